@@ -1,18 +1,15 @@
 """`probity compare`: how the predictions of two bundles differ on the same inputs."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-import numpy.typing as npt
 from rich.table import Table
 
 from probity.card import console
 from probity.scoring.inputs import Source
 from probity.scoring.job import Report, open_source
 from probity.scoring.texts import TextColumn
-from probity.service.inference.predictor import Prediction, Predictor
-from probity.service.maths.disagreement import COMPARED, Differences, mean_interval, share_interval
+from probity.service.inference.predictor import Predictor
+from probity.service.maths.disagreement import Differences, mean_interval, share_interval
 
 NAMES = {
     "changed": "answered otherwise",
@@ -44,7 +41,7 @@ def compare_on(
     report(done, count)
     for batches in zip(*(source.batches(0, batch_size) for source in sources), strict=True):
         answers = [
-            _arrays(predictor.predict(batch.inputs)) for predictor, batch in zip((first, second), batches, strict=True)
+            predictor.predict(batch.inputs).compared for predictor, batch in zip((first, second), batches, strict=True)
         ]
         parts.append(Differences.of(answers[0], answers[1], one.task == "multilabel"))
         done += len(parts[-1])
@@ -56,10 +53,6 @@ def _source(predictor: Predictor, path: Path, csv_header: bool | None) -> Source
     spec = predictor.manifest.input
     texts = None if predictor.reader is None else TextColumn(predictor.reader, spec)
     return open_source(path, spec, csv_header, texts=texts)
-
-
-def _arrays(prediction: Prediction) -> Mapping[str, npt.NDArray[Any]]:
-    return {name: value for name in COMPARED if (value := getattr(prediction, name)) is not None}
 
 
 def print_differences(found: Differences) -> None:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from probity.service.bundle import Manifest
 from probity.service.inference.graph import GraphOutputs
+from probity.service.maths.disagreement import COMPARED
 from probity.service.maths.prediction_sets import LIKELY
 from probity.service.maths.predictive import Link, class_probabilities, link_approx, predictive_std
 from probity.service.maths.score_outputs import RegressionOutputs, class_outputs
@@ -121,6 +122,11 @@ class Prediction:
     def concatenate(cls, parts: "Sequence[Prediction]") -> "Prediction":
         """The examples of all parts, in order."""
         return _concatenate(parts)
+
+    @property
+    def compared(self) -> dict[str, Array]:
+        """The arrays by which `Differences` tells two predictions apart."""
+        return {name: value for name in COMPARED if (value := getattr(self, name)) is not None}
 
     @property
     def finite(self) -> Array:

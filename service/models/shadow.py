@@ -4,8 +4,6 @@ import contextlib
 import json
 import logging
 import random
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -16,11 +14,10 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from probity.service.environment.child import child_environment
+from probity.service.environment.child import start_child
 from probity.service.format.text import printable
 from probity.service.inference.policy import Policy
 from probity.service.inference.prediction import Prediction
-from probity.service.maths.disagreement import COMPARED
 from probity.service.models.served import AnyPrediction, ServedModel
 from probity.service.models.shadow_process import Task, frame
 from probity.service.models.store import ModelStore
@@ -29,7 +26,7 @@ from probity.service.monitoring.metrics import Metrics
 from probity.service.settings.shadow import ShadowChoice
 
 Array = npt.NDArray[Any]
-COMMAND = (sys.executable, "-P", "-m", "probity.service.models.shadow_process")
+MODULE = "probity.service.models.shadow_process"
 MOST_ROWS = 64  # of a request
 END_SECONDS = 2.0
 RETRY_SECONDS = 30.0  # after which a process that ended by itself is started again
@@ -187,8 +184,7 @@ def _incomparable(model: ServedModel, shadow: ServedModel) -> str:
 
 
 def _packed(shadow: ServedModel, prediction: Prediction, inputs: Array) -> _Ask:
-    arrays = {name: value for name in COMPARED if (value := getattr(prediction, name)) is not None}
-    return _Ask(str(shadow.predictor.path), shadow.digest, {"inputs": inputs, **arrays})
+    return _Ask(str(shadow.predictor.path), shadow.digest, {"inputs": inputs, **prediction.compared})
 
 
 class _Child:
@@ -196,14 +192,7 @@ class _Child:
 
     def __init__(self, task: Task) -> None:
         self.task = task
-        self._process = subprocess.Popen(  # noqa: S603  this interpreter
-            COMMAND,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=child_environment(),
-            start_new_session=True,  # a signal to all of a terminal's processes is for the service to handle
-        )
+        self._process = start_child(MODULE)
         with contextlib.suppress(BrokenPipeError):
             self._write(json.dumps(asdict(task)).encode() + b"\n")
 

@@ -6,11 +6,9 @@ JSON for each: the sums of `Differences`, or what went wrong. The other side is 
 """
 
 import contextlib
-import ctypes
 import json
 import math
 import os
-import signal
 import struct
 import sys
 from collections.abc import Mapping
@@ -20,15 +18,15 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from probity.service.environment.child import end_with_parent
 from probity.service.inference.graph import NetworkError, NetworkFailed
 from probity.service.inference.policy import Policy
 from probity.service.inference.predictor import Predictor
-from probity.service.maths.disagreement import COMPARED, Differences
+from probity.service.maths.disagreement import Differences
 
 Array = npt.NDArray[Any]
 SIZE = struct.Struct("<Q")
 NICENESS = 19
-PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -69,8 +67,9 @@ def next_frame(stream: BinaryIO) -> dict[str, Array] | None:
 def compared(predictor: Predictor, inputs: Array, answer: Mapping[str, Array]) -> dict[str, float]:
     """The sums of `Differences` between the answer and what the predictor says, and how many examples there are."""
     prediction = predictor.predict(inputs)
-    own = {name: value for name in COMPARED if (value := getattr(prediction, name)) is not None}
-    return Differences.of(answer, own, prediction.multilabel).sums() | {"examples": float(len(prediction))}
+    return Differences.of(answer, prediction.compared, prediction.multilabel).sums() | {
+        "examples": float(len(prediction))
+    }
 
 
 def serve(stream: BinaryIO, out: BinaryIO) -> None:
@@ -95,8 +94,7 @@ def _told(error: Exception) -> dict[str, str]:
 def main() -> None:
     """Until the service closes the stream, or ends; what cannot be mended is told in a last line."""
     os.nice(NICENESS)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    end_with_parent()
     with contextlib.suppress(BrokenPipeError):
         try:
             serve(sys.stdin.buffer, sys.stdout.buffer)

@@ -6,7 +6,6 @@ Standard input holds a `Task` as one JSON object; standard output receives the v
 """
 
 import contextlib
-import ctypes
 import json
 import os
 import resource
@@ -21,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from probity.service.bundle import BundleError, InputSpec, Verify, read_bundle
+from probity.service.environment.child import end_with_parent
 from probity.service.inference.graph import NetworkError, NetworkFailed
 from probity.service.inference.predictor import Predictor
 
@@ -29,7 +29,6 @@ EXAMPLES = 3
 GRACE_SECONDS = 5
 NICENESS = 5  # requests come first
 MOST_LIKELY_TO_BE_KILLED = 1000  # the kernel's score: out of memory, it kills the trial before the service
-PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,7 @@ def _limit(task: Task) -> None:
     os.nice(NICENESS)
     if sys.platform != "linux":
         return
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    end_with_parent()
     if os.getppid() != task.parent:  # the parent died first
         sys.exit(1)
     with contextlib.suppress(OSError):

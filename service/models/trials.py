@@ -4,19 +4,18 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 from dataclasses import asdict
 from pathlib import Path
 from typing import Self
 
 from probity.service.bundle import BundleError
-from probity.service.environment.child import child_environment
+from probity.service.environment.child import start_child
 from probity.service.environment.memory import available_bytes
 from probity.service.models.trial_process import Task
 from probity.service.settings import PREFIX, Settings
 
-COMMAND = (sys.executable, "-P", "-m", "probity.service.models.trial_process")
+MODULE = "probity.service.models.trial_process"
 
 
 class Trials:
@@ -67,14 +66,7 @@ class Trials:
         with self._lock:
             if self._closed:
                 raise BundleError(folder, "was not tried: the service is ending", "start it again")
-            process = subprocess.Popen(  # noqa: S603  this interpreter
-                COMMAND,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env=child_environment(),
-                start_new_session=True,  # a signal to all of a terminal's processes is for the service to handle
-            )
+            process = start_child(MODULE)
             self._running.add(process)
         return process
 
