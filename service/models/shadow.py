@@ -29,7 +29,7 @@ Array = npt.NDArray[Any]
 MODULE = "probity.service.models.shadow_process"
 MOST_ROWS = 64  # of a request
 END_SECONDS = 2.0
-RETRY_SECONDS = 30.0  # after which a process that ended by itself is started again
+RETRY_SECONDS = 30.0  # a process that ended by itself is not started again sooner after its start
 log = logging.getLogger("probity")
 
 
@@ -82,7 +82,7 @@ class Shadow:
         )
         self._lost, self._refused = lost, ""
         self._child: _Child | None = None
-        self._closing, self._not_before = False, 0.0
+        self._closing = False
 
     def start(self) -> None:
         """Begin to compare."""
@@ -147,7 +147,6 @@ class Shadow:
         try:
             return self._child_for(one).ask(frame(one.arrays), self._seconds)
         except OSError as error:
-            self._not_before = time.monotonic() + RETRY_SECONDS
             return {"error": str(error)}
 
     def _refuse_or_count(self, verdict: Mapping[str, Any], rows: int) -> None:
@@ -157,13 +156,16 @@ class Shadow:
             self._refuse(f"the shadow could not predict some answers: {verdict['error']}", rows)
 
     def _child_for(self, one: _Ask) -> "_Child":
-        if self._child is None or self._child.task.digest != one.digest or not self._child.alive:
-            if self._child is not None:
-                same = self._child.task.digest == one.digest
-                self._child.close()
-                if same and time.monotonic() < self._not_before:
-                    raise OSError("its process ended, and is not started again at once")
-            self._child = _Child(Task(one.folder, one.digest, self._policy.model_dump()))
+        """The process of this version: another one than before, or one that ended by itself, is started anew."""
+        child = self._child
+        if child is not None and child.task.digest == one.digest:
+            if child.alive:
+                return child
+            if time.monotonic() < child.started + RETRY_SECONDS:
+                raise OSError("its process ended, and is not started again at once")
+        if child is not None:
+            child.close()
+        self._child = _Child(Task(one.folder, one.digest, self._policy.model_dump()))
         return self._child
 
     def _count(self, verdict: Mapping[str, Any]) -> None:
@@ -191,7 +193,7 @@ class _Child:
     """A running process; raises `OSError` where it has ended."""
 
     def __init__(self, task: Task) -> None:
-        self.task = task
+        self.task, self.started = task, time.monotonic()
         self._process = start_child(MODULE)
         with contextlib.suppress(BrokenPipeError):
             self._write(json.dumps(asdict(task)).encode() + b"\n")

@@ -4,15 +4,22 @@ import io
 import json
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from prometheus_client import CollectorRegistry
 
 from probity.service.bundle import InputSpec
+from probity.service.inference.policy import Policy
 from probity.service.inference.predictor import Predictor
+from probity.service.models import shadow
 from probity.service.models.shadow import _Child
 from probity.service.models.shadow_process import Task, frame, next_frame, serve
+from probity.service.models.store import ModelStore
+from probity.service.monitoring.metrics import Metrics
+from probity.service.settings.shadow import ShadowChoice
 from tests.support.bundles import FEATURE_SPEC, write_linear
 from tests.support.processes import wait_until
 from tests.support.server import RUNNING, TIMEOUT, Server, starting
@@ -166,10 +173,39 @@ def test_one_that_hangs_is_killed_and_what_cannot_be_loaded_says_why(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("shadow", "words"),
+    ("choice", "words"),
     [("a/9@1", "the shadow a version 9 is not loaded"), ("a/1@1", "the shadow a version 1 itself answers")],
 )
-def test_a_choice_that_compares_nothing_is_told(tmp_path: Path, shadow: str, words: str) -> None:
+def test_a_choice_that_compares_nothing_is_told(tmp_path: Path, choice: str, words: str) -> None:
     bundle(tmp_path / "1", "1")
-    with starting(str(tmp_path / "1"), PROBITY_SHADOW=shadow) as server:
+    with starting(str(tmp_path / "1"), PROBITY_SHADOW=choice) as server:
         server.wait_for(words)
+
+
+def test_one_that_ended_is_started_again_later_however_many_ask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = bundle(tmp_path / "1", "1")
+    predictor = Predictor.load(folder)
+    prediction = predictor.predict(INPUTS)
+    one = shadow._Ask(str(folder), predictor.digest, {"inputs": INPUTS, **prediction.compared})  # noqa: SLF001
+    now = [100.0]
+    monkeypatch.setattr(shadow, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    metrics = Metrics(CollectorRegistry())
+    found = shadow.Shadow(ShadowChoice("a", "1", 1.0), Policy(), ModelStore(), metrics, TIMEOUT)
+
+    def counted() -> tuple[float, float]:
+        found._compare([one])  # noqa: SLF001
+        labels = metrics.shadow_examples.labels("a", "1"), metrics.shadow_lost.labels("a", "1")
+        return labels[0]._value.get(), labels[1]._value.get()  # noqa: SLF001
+
+    rows = len(INPUTS)
+    assert counted() == (rows, 0)
+    found._child.kill()  # type: ignore[union-attr]  # noqa: SLF001
+    found._child._process.wait(TIMEOUT)  # type: ignore[union-attr]  # noqa: SLF001
+    for times in range(1, 4):  # asked all the time, which puts nothing off
+        assert counted() == (rows, times * rows)
+        now[0] += shadow.RETRY_SECONDS / 4
+    now[0] += shadow.RETRY_SECONDS / 4
+    assert counted() == (2 * rows, 3 * rows)
+    found._child.close()  # type: ignore[union-attr]  # noqa: SLF001
