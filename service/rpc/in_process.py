@@ -10,7 +10,8 @@ from urllib.parse import quote
 from starlette.types import ASGIApp, Message
 
 from probity.service.http.arrival import ARRIVAL
-from probity.service.http.disconnect import EXTENSION, DisconnectEvent
+from probity.service.http.disconnect import DisconnectEvent
+from probity.service.http.errors import CLIENT_GONE
 
 Headers = Mapping[str, str]
 Note = Callable[[str, str, str, "Reply"], None]
@@ -42,11 +43,12 @@ class InProcess:
         try:
             await asyncio.shield(task)
         except asyncio.CancelledError:
+            reply.status = CLIENT_GONE
             event.set()
             raise
         finally:
             stream.drop()
-            self._note(client, method, quote(path), reply)
+            self._note(client, method, scope["raw_path"].decode(), reply)
         return reply
 
     async def _run(self, scope: dict[str, Any], stream: "_Stream", reply: Reply) -> None:
@@ -102,8 +104,5 @@ def _scope(method: str, path: str, headers: Headers, client: str, event: Disconn
         "headers": [(name.lower().encode(), value.encode(errors="surrogateescape")) for name, value in headers.items()],
         "client": (client, 0),
         "server": None,
-        "extensions": {
-            ARRIVAL: {"at": asyncio.get_running_loop().time()},
-            EXTENSION: {"event": event},
-        },
+        "extensions": {ARRIVAL: {"at": asyncio.get_running_loop().time()}, **event.extensions},
     }
