@@ -315,11 +315,15 @@ def texts(result: Row) -> str:
             name.replace("1 texts", "1 text").replace("1 connections", "1 connection"),
             f"{found['probity']:,.0f}",
             f"{found['fastapi']:,.0f}",
-            f"{found['ratio']:.2f} ({found['least_ratio']:.2f} to {found['largest_ratio']:.2f})",
+            _ratio(found),
         ]
         for name, found in result["rows"].items()
     ]
     return table(["a request", "texts per second", "of FastAPI", "ratio, and its range over rounds"], rows)
+
+
+def _ratio(found: Row) -> str:
+    return f"{found['ratio']:.2f} ({found['least_ratio']:.2f} to {found['largest_ratio']:.2f})"
 
 
 def fair(result: Row) -> str:
@@ -338,7 +342,7 @@ def shadow(result: Row) -> str:
             f"{key[1:]}th percentile",
             f"{1000 * one['without']:.1f}",
             f"{1000 * one['with']:.1f}",
-            f"{one['ratio']:.2f} ({one['least_ratio']:.2f} to {one['largest_ratio']:.2f})",
+            _ratio(one),
         ]
         for key, one in result["latency"].items()
     ]

@@ -59,6 +59,16 @@ FIRST_BYTES = 4096  # of a file, which tell whether it is text
 TEMPLATES = ("images", "series", "table", "text")
 RecipeArgument = Annotated[Path, typer.Argument(help="A Python file with model(), train_data(), calibration_data().")]
 BundleArgument = Annotated[Path, typer.Argument(help="Folder of a bundle.")]
+BatchSizeOption = Annotated[
+    int, typer.Option(parser=whole_number(1), metavar="INTEGER", help="How many inputs to read and predict at once.")
+]
+HeaderOption = Annotated[
+    bool,
+    typer.Option(
+        "--header", help="The first line of a .csv file is a header, as where it has all feature names or no number."
+    ),
+]
+NoHeaderOption = Annotated[bool, typer.Option("--no-header", help="The first line of a .csv file is data.")]
 DebugOption = Annotated[bool, typer.Option("--debug", help="Show the whole traceback of an error.")]
 
 
@@ -289,22 +299,13 @@ def score(
     inputs: Annotated[Path, typer.Argument(help="An .npy, .csv, .parquet or .txt file, or a folder of images.")],
     *,
     out: Annotated[Path, typer.Option(help="Where to write the rows: a .csv, .parquet or .jsonl file.")],
-    batch_size: Annotated[
-        int,
-        typer.Option(parser=whole_number(1), metavar="INTEGER", help="How many inputs to read and predict at once."),
-    ] = 256,
+    batch_size: BatchSizeOption = 256,
     threads: Annotated[
         int | None,
         typer.Option(parser=whole_number(1), metavar="INTEGER", help="CPU threads; all of them unless given."),
     ] = None,
-    header: Annotated[
-        bool,
-        typer.Option(
-            "--header",
-            help="The first line of a .csv file is a header, as where it has all feature names or no number.",
-        ),
-    ] = False,
-    no_header: Annotated[bool, typer.Option("--no-header", help="The first line of a .csv file is data.")] = False,
+    header: HeaderOption = False,
+    no_header: NoHeaderOption = False,
     keep: Annotated[
         list[str] | None, typer.Option(help="A column of the table to write beside the predictions; several times.")
     ] = None,
@@ -360,12 +361,9 @@ def compare(
     second: Annotated[Path, typer.Argument(help="The bundle that is to.")],
     *,
     on: Annotated[Path, typer.Option(help="An .npy, .csv, .parquet or .txt file, or a folder of images.")],
-    batch_size: Annotated[
-        int,
-        typer.Option(parser=whole_number(1), metavar="INTEGER", help="How many inputs to read and predict at once."),
-    ] = 256,
-    header: Annotated[bool, typer.Option("--header", help="The first line of a .csv file is a header.")] = False,
-    no_header: Annotated[bool, typer.Option("--no-header", help="The first line of a .csv file is data.")] = False,
+    batch_size: BatchSizeOption = 256,
+    header: HeaderOption = False,
+    no_header: NoHeaderOption = False,
     policy: dict[str, Any],
 ) -> None:
     """Say how the predictions of two bundles differ: labels, rejections and p-values, with 95 % intervals."""
