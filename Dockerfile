@@ -98,7 +98,8 @@ COPY --from=service-build /app /app
 ENV PYTHONDONTWRITEBYTECODE=1 \
     PROBITY_HOST=0.0.0.0 \
     PROBITY_PORT=8000 \
-    PROBITY_BUNDLE=/bundle
+    PROBITY_BUNDLE=/bundle \
+    PROBITY_CACHE_DIR=/tmp/probity
 # A number, so that an orchestrator can tell without /etc/passwd that this is not root.
 USER 10001:10001
 EXPOSE 8000

@@ -27,6 +27,7 @@ Every setting is an environment variable with the prefix `{PREFIX}`. `probity se
 WHEN = {
     "Models": {
         "bundle": "When you name bundles one by one and do not pass them as arguments to `probity serve`.",
+        "cache_dir": "When bundles are named by a URI, and the home folder is read-only or goes with the container.",
         "models": "To serve a folder to which bundles are added over time.",
         "default_model": "Always set it with several models; otherwise the order of loading decides which one answers.",
         "model_name": "When clients know the model by another name than its bundle's, as behind KServe.",

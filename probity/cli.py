@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from pickle import PicklingError
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -26,7 +26,10 @@ from probity.service.format.text import suggestion
 from probity.service.keys import app as keys
 from probity.service.keys import sign
 from probity.service.process.startup_signals import Terminated
+from probity.service.remote.places import FORMS
+from probity.service.remote.push import push
 from probity.tag import tag_bundle
+from probity.transfer import local_bundle, pull_bundle
 
 
 def _show_version(asked: bool) -> None:
@@ -58,7 +61,19 @@ app.add_typer(keys, name="keys")
 FIRST_BYTES = 4096  # of a file, which tell whether it is text
 TEMPLATES = ("images", "series", "table", "text")
 RecipeArgument = Annotated[Path, typer.Argument(help="A Python file with model(), train_data(), calibration_data().")]
-BundleArgument = Annotated[Path, typer.Argument(help="Folder of a bundle.")]
+
+
+def _bundle(text: str) -> Path:
+    """The folder of the bundle that is named, fetched where it is elsewhere."""
+    try:
+        return local_bundle(text)
+    except BundleError as error:
+        fail(str(error))
+
+
+BundleArgument = Annotated[
+    Path, typer.Argument(help="Folder of a bundle, or its URI.", parser=_bundle, metavar="BUNDLE")
+]
 BatchSizeOption = Annotated[
     int, typer.Option(parser=whole_number(1), metavar="INTEGER", help="How many inputs to read and predict at once.")
 ]
@@ -108,7 +123,7 @@ def _explained(error: BaseException, hint: bool) -> str | None:
     return "\n".join(filter(None, [str(error), user_frames_behind(error)]))
 
 
-def fail(message: str) -> None:
+def fail(message: str) -> NoReturn:
     """Print the message and stop with exit code 2."""
     print_error(f"error: {message}")
     raise typer.Exit(2)
@@ -357,8 +372,8 @@ def _either(header: bool, no_header: bool) -> bool | None:
 @app.command()
 @with_policy_options
 def compare(
-    first: Annotated[Path, typer.Argument(help="The bundle that answers now.")],
-    second: Annotated[Path, typer.Argument(help="The bundle that is to.")],
+    first: Annotated[Path, typer.Argument(help="The bundle that answers now.", parser=_bundle, metavar="FIRST")],
+    second: Annotated[Path, typer.Argument(help="The bundle that is to.", parser=_bundle, metavar="SECOND")],
     *,
     on: Annotated[Path, typer.Option(help="An .npy, .csv, .parquet or .txt file, or a folder of images.")],
     batch_size: BatchSizeOption = 256,
@@ -411,6 +426,43 @@ def tag(
     except (BundleError, ValueError) as error:
         fail(str(error))
     print_lines([f"Wrote {manifest.name} version {manifest.version}: {out}"])
+
+
+@app.command("pull")
+def pull_command(
+    uri: Annotated[str, typer.Argument(help=f"Where the bundle is: a folder, or {', '.join(FORMS)}.")],
+    out: Annotated[Path, typer.Option(help="Where to write the bundle.")],
+    trusted_keys: Annotated[
+        Path | None, typer.Option(help="File of public keys; a bundle that none of them signed is refused.")
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace an existing bundle, once the new one is here.")
+    ] = False,
+) -> None:
+    """Fetch a bundle from elsewhere, and check it."""
+    try:
+        check_new(out, force)
+        check_writable(out)
+        manifest = pull_bundle(uri, out, trusted_keys)
+    except BundleError as error:
+        fail(str(error))
+    print_lines([f"Fetched {manifest.name} version {manifest.version}: {out}"])
+
+
+@app.command("push")
+def push_command(
+    bundle: Annotated[Path, typer.Argument(help="Folder of a bundle.")],
+    uri: Annotated[str, typer.Argument(help=f"Where to copy it: a folder, or {', '.join(FORMS)}.")],
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace a bundle that is there; the Hub keeps it in its history anyway.")
+    ] = False,
+) -> None:
+    """Copy a bundle elsewhere, with its signature and its page. A new repository of the Hub is private."""
+    try:
+        pushed = push(bundle, uri, force)
+    except BundleError as error:
+        fail(str(error))
+    print_lines([f"Pushed {bundle}: {pushed}"])
 
 
 @app.command()

@@ -20,6 +20,7 @@ from probity.service.environment.cpu import available_cpus
 from probity.service.feedback.receipts import SecretFileError, read_secrets
 from probity.service.format.text import printable
 from probity.service.format.validation import refused_value
+from probity.service.models.elsewhere import fetch_bundles
 from probity.service.models.folders import bundles_in
 from probity.service.models.loading import load_named
 from probity.service.monitoring.audit_file import AuditFileError, RotatedFile, check_audit_file
@@ -38,8 +39,8 @@ log = logging.getLogger("probity")
 
 def serve(
     bundle: Annotated[
-        list[Path] | None,
-        typer.Argument(help="Folders of the bundles to serve; without any, PROBITY_BUNDLE.", show_default=False),
+        list[str] | None,
+        typer.Argument(help="Folders or URIs of bundles to serve; without any, PROBITY_BUNDLE.", show_default=False),
     ] = None,
     models: Annotated[Path | None, typer.Option(help="Folder of bundles; every bundle in it is served.")] = None,
     model_dir: Annotated[
@@ -81,7 +82,7 @@ def serve(
     """Serve bundles over HTTP. Every other setting is an environment variable: see docs/settings.md."""
     try:
         check_uvicorn()
-        named: dict[str, Any] = {"bundle": tuple(map(str, bundle)) if bundle else None, "models": models}
+        named: dict[str, Any] = {"bundle": tuple(bundle) if bundle else None, "models": models}
         if model_dir is not None:
             named = _found_in(model_dir, named)
         settings = load_settings(
@@ -92,6 +93,9 @@ def serve(
         _check_address(settings)
         _check_grpc(settings)
         _check_workers(settings)
+        if settings.uris:
+            logging.config.dictConfig(log_config(settings))  # what is fetched is told as everything else
+            fetch_bundles(settings)
         run = _workers(settings) if settings.workers > 1 else _single(settings)
     except ValidationError as error:
         name, problem = refused_value(error)

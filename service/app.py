@@ -23,6 +23,7 @@ from probity.service.inference.graph import NetworkFailed
 from probity.service.inference.policy import Policy
 from probity.service.inference.predictor import Predictor
 from probity.service.models.cpu_share import all_threads
+from probity.service.models.elsewhere import Elsewhere
 from probity.service.models.feedback import Feedback
 from probity.service.models.loading import load_predictor
 from probity.service.models.repository import Repository
@@ -147,6 +148,7 @@ async def _running(
         metrics,
         folders,
         settings.models,
+        Elsewhere(settings).fetch,
     )
     repository.adopt(loaded)
     watching = asyncio.create_task(_watch(repository, settings))

@@ -28,6 +28,7 @@ from probity.service.format.files import (
     MODEL,
     OPTIONAL_FILES,
     POSTERIOR,
+    README,
     REPORT,
     REQUIRED_FILES,
     SIGNATURE,
@@ -66,6 +67,7 @@ from probity.service.format.manifest_parts import (
     Tried,
     Verification,
 )
+from probity.service.format.model_card import model_card
 from probity.service.format.posterior_tensors import (
     check_posterior,
     pack_lower_triangle,
@@ -83,9 +85,11 @@ __all__ = [
     "CALIBRATION",
     "MANIFEST",
     "MAX_MANIFEST_BYTES",
+    "MAX_SIGNATURE_BYTES",
     "MODEL",
     "OPTIONAL_FILES",
     "POSTERIOR",
+    "README",
     "REFERENCE_LEVELS",
     "REPORT",
     "REQUIRED_FILES",
@@ -130,6 +134,7 @@ __all__ = [
     "is_bundle_at",
     "pack_lower_triangle",
     "read_bundle",
+    "read_head",
     "read_manifest",
     "reseal_manifest",
     "seal",
@@ -208,7 +213,8 @@ def _write(folder: Path, name: str, data: bytes) -> FileEntry:
 
 
 def reseal_manifest(folder: Path, manifest: Manifest, report: bytes | None = None) -> Manifest:
-    """Write the manifest again, for instance with the verification filled in, and `report` as report.html.
+    """Write the manifest again, for instance with the verification filled in, README.md of it, and `report` as
+    report.html.
 
     It is written in the current version of the format. The old signature is removed first: a manifest never stands
     beside the signature of another.
@@ -216,6 +222,7 @@ def reseal_manifest(folder: Path, manifest: Manifest, report: bytes | None = Non
     (folder / SIGNATURE).unlink(missing_ok=True)
     listed = {} if report is None else {REPORT: _write(folder, REPORT, report)}
     manifest = dataclasses.replace(manifest, files={**manifest.files, **listed}, format_version=FORMAT_VERSION)
+    write_file(folder / README, model_card(manifest).encode())
     write_file(folder / MANIFEST, manifest_to_bytes(manifest))
     return manifest
 
@@ -254,6 +261,13 @@ def read_manifest(path: Path | str) -> tuple[Manifest, str]:
     return with_folder(Path(path), _read_manifest)
 
 
+def read_head(path: Path, verify: Verify | None = None) -> Manifest:
+    """The manifest in a folder that may hold no more than it and its signature yet; the names that it lists are
+    checked, and by `verify` the signature. Raises `BundleError`.
+    """
+    return with_folder(path, lambda folder: _read_head(folder, verify).manifest)
+
+
 def is_bundle_at(path: Path, manifest_sha256: str, files: Mapping[str, FileEntry]) -> bool:
     """Whether `path` still holds the bundle that was read: False where its manifest.json has another SHA-256.
 
@@ -270,25 +284,43 @@ def _is_bundle_in(folder: Folder, manifest_sha256: str, files: Mapping[str, File
     return True
 
 
-def _read_whole(folder: Folder, verify: Verify | None) -> Bundle:
+@dataclass(frozen=True)
+class _Head:
+    """What all else hangs on: the manifest, as it is on disk and parsed, and its signature."""
+
+    manifest_bytes: bytes
+    signature: Signature | None
+    manifest: Manifest
+    digest: str
+
+
+def _read_head(folder: Folder, verify: Verify | None) -> _Head:
+    """Checked by `verify` before it is parsed, and for the names that it lists."""
     manifest_bytes, signature = folder.read(MANIFEST, MAX_MANIFEST_BYTES), _read_signature(folder)
     if verify is not None:
         verify(folder.path, manifest_bytes, signature)
     manifest, digest = manifest_from_bytes(folder.path / MANIFEST, manifest_bytes)
-    _check_file_names(folder, manifest)
+    _check_listed_names(folder.path / MANIFEST, manifest)
+    return _Head(manifest_bytes, signature, manifest, digest)
+
+
+def _read_whole(folder: Folder, verify: Verify | None) -> Bundle:
+    head = _read_head(folder, verify)
+    manifest = head.manifest
+    _refuse_extra_files(folder, manifest)
     contents = {name: _read_checked(folder, name, entry) for name, entry in manifest.files.items()}
     # `pop` frees the posterior's bytes before its matrix is made: both are large.
     posterior, indices = posterior_from_bytes(folder.path / POSTERIOR, contents.pop(POSTERIOR), manifest)
     return Bundle(
         path=folder.path,
-        digest=digest,
+        digest=head.digest,
         manifest=manifest,
         model=contents[MODEL],
         posterior=posterior,
         subnetwork_indices=indices,
         calibration=calibration_from_bytes(folder.path / CALIBRATION, contents.pop(CALIBRATION), manifest),
-        manifest_bytes=manifest_bytes,
-        signature=signature,
+        manifest_bytes=head.manifest_bytes,
+        signature=head.signature,
         tokenizer=contents.get(TOKENIZER),
     )
 
@@ -303,9 +335,9 @@ def _read_manifest(folder: Folder) -> tuple[Manifest, str]:
     return manifest_from_bytes(folder.path / MANIFEST, folder.read(MANIFEST, MAX_MANIFEST_BYTES))
 
 
-def _check_file_names(folder: Folder, manifest: Manifest) -> None:
+def _check_listed_names(file: Path, manifest: Manifest) -> None:
+    """Whether manifest.json, `file`, lists what a bundle has, and nothing else."""
     named, allowed = set(manifest.files), REQUIRED_FILES | OPTIONAL_FILES
-    file = folder.path / MANIFEST
     for name in sorted(named - allowed):
         raise BundleError(file, f"files: found the name {name!r:.100}, expected only {sorted(allowed)}")
     required = REQUIRED_FILES if manifest.input.text is None else REQUIRED_FILES | {TOKENIZER}
@@ -313,6 +345,10 @@ def _check_file_names(folder: Folder, manifest: Manifest) -> None:
         raise BundleError(file, f"files: {name!r} is not listed")
     if TOKENIZER in named - required:
         raise BundleError(file, f"files: found {TOKENIZER!r}, expected none: input.text is null")
+
+
+def _refuse_extra_files(folder: Folder, manifest: Manifest) -> None:
+    named = set(manifest.files)
     for name in sorted(name for name in folder.names() - named - UNLISTED_FILES if not is_ignored(name)):
         remedy = "remove it, or copy the bundle again"
         raise BundleError(folder.path / name, "extra file, not listed in the manifest", remedy)

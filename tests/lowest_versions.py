@@ -8,7 +8,9 @@ from pathlib import Path
 PROJECT = tomllib.loads(Path(sys.argv[1]).read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 
-for line in (*PROJECT["dependencies"], *EXTRAS["offline"], *EXTRAS["client"], *EXTRAS["text"], *EXTRAS["grpc"]):
+USED = "offline", "client", "text", "grpc", "remote"
+
+for line in (*PROJECT["dependencies"], *(line for extra in USED for line in EXTRAS[extra])):
     match = re.match(r"([\w-]+)(?:\[[\w,]+\])?>=([\w.]+)", line)
     assert match, f"pyproject.toml: found {line!r}, expected a lowest version (>=)"
     print(f"{match[1]}=={match[2]}")

@@ -25,6 +25,8 @@ ELSEWHERE = {
     "docker compose up --build": "needs a Docker engine; tests/deploy checks the files it reads",
     "docker build --tag probity:0.1.0 .": "make image-test builds this image",
     "docker build --tag probity-offline:0.1.0 --target offline .": "make image-test builds this image",
+    "probity push bundles/digits hf://acme/digits": "tests/probity/test_transfer.py runs it",
+    "probity serve hf://acme/digits": "tests/service/process/test_uris.py runs it",
     "probity fit net.onnx --data train.npz --held-out held_out.npz --out bundles/net": (
         "tests/offline/recipes/test_from_files.py runs it"
     ),
@@ -59,7 +61,7 @@ def fill(folder: Path) -> None:
 @pytest.fixture(scope="module")
 def port(place: Path) -> Iterator[int]:
     """The README's `probity serve`, on a free port."""
-    (command,) = (command for command in commands() if command.startswith("probity serve"))
+    (command,) = (command for command in commands() if command.startswith("probity serve") and command not in ELSEWHERE)
     number = free_port()
     arguments = command.replace("8000", str(number)).split()
     arguments[0] = str(BIN / "probity")

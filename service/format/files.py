@@ -22,12 +22,14 @@ from probity.service.format.text import printable
 MANIFEST, MODEL = "manifest.json", "model.onnx"
 POSTERIOR, CALIBRATION = "posterior.safetensors", "calibration.safetensors"
 REPORT, TOKENIZER, SIGNATURE = "report.html", "tokenizer.json", "signature.json"
+README = "README.md"  # of people, and so neither listed nor signed
 REQUIRED_FILES = frozenset({MODEL, POSTERIOR, CALIBRATION})
 OPTIONAL_FILES = frozenset({REPORT, TOKENIZER})
 UNLISTED_FILES = frozenset({MANIFEST, SIGNATURE})  # a manifest can name neither itself nor what is made from it
-BESIDE = frozenset({"README.md", "lost+found"})  # what hubs and file systems put beside the files
+BESIDE = frozenset({README, "lost+found"})  # what hubs and file systems put beside the files
 REPLACED_TRIES = 10
 BLOCK_BYTES = 2**20
+DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})  # or the user's share of it
 
 STAGING = ".staging-"
 
@@ -93,7 +95,7 @@ def staged_bundle(out: Path) -> Iterator[Path]:
             _publish(staging, out)
     except OSError as error:
         problem = f"could not be written ({error.strerror or error})"
-        full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+        full = error.errno in DISK_FULL
         remedy = "free some space, or choose another destination" if full else "choose another destination"
         raise BundleError(out, problem, remedy) from error
 
@@ -136,7 +138,7 @@ def check_destination(out: Path) -> None:
     if not out.is_dir():
         raise BundleError(out, "exists and is not a folder", "choose another destination")
     names = {entry.name for entry in out.iterdir()}
-    known = REQUIRED_FILES | OPTIONAL_FILES | UNLISTED_FILES
+    known = REQUIRED_FILES | OPTIONAL_FILES | UNLISTED_FILES | {README}
     if names and (MANIFEST not in names or names - known):
         raise BundleError(out, "exists and is not a bundle; nothing was overwritten", "choose another destination")
 

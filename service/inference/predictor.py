@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,8 @@ from probity.service.inference.prediction import PlainPrediction as PlainPredict
 from probity.service.inference.prediction import Prediction as Prediction
 from probity.service.inference.prediction import check_finite as check_finite
 from probity.service.inference.texts import NEED_TOKENIZERS, TextError, TextReader, TokenizerError, texts_of
+from probity.service.remote.cache import pretrained
+from probity.service.remote.push import push
 
 Array = npt.NDArray[Any]
 
@@ -75,6 +78,25 @@ class Predictor:
             false_reject_rate=false_reject_rate,
             policy=policy,
         )
+
+    @classmethod
+    def from_pretrained(
+        cls, name: Path | str, *, revision: str | None = None, cache_dir: Path | str | None = None, **options: Any
+    ) -> "Predictor":
+        """The bundle called OWNER/NAME on the Hugging Face Hub, in a folder, or at a URI (`hf://`, `s3://`, `gs://`,
+        `az://`, `oci://`).
+
+        revision: a branch, a tag or a commit on the Hub. cache_dir: where what is fetched is kept; by default
+        `PROBITY_CACHE_DIR`, or `~/.cache/probity`. options: those of `load`. Raises `BundleError`.
+        """
+        return cls.load(pretrained(name, revision, None if cache_dir is None else Path(cache_dir)), **options)
+
+    def push_to_hub(self, name: str, *, revision: str | None = None) -> str:
+        """Copy the bundle to the repository OWNER/NAME on the Hugging Face Hub, in one commit; returns its URI.
+
+        A repository that is not there is made, and is private. revision: the branch. Raises `BundleError`.
+        """
+        return push(self.path, f"hf://{name}" if revision is None else f"hf://{name}@{quote(revision, safe='')}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         graph, policy = self.graph, self.decision.policy

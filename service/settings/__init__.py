@@ -10,6 +10,8 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSetti
 
 from probity.service.environment.kubernetes import is_link_url, is_service_link
 from probity.service.format.text import suggestion
+from probity.service.remote.cache import cache_folder, kept_at
+from probity.service.remote.places import is_uri
 from probity.service.settings.access import AccessSettings
 from probity.service.settings.computation import ComputationSettings
 from probity.service.settings.decisions import DecisionSettings
@@ -22,7 +24,7 @@ PREFIX = "PROBITY_"
 FOREIGN = frozenset({"PROBITY_DATA_DIR", "PROBITY_DATA_CACHE", "PROBITY_BUNDLE_DIR", "PROBITY_API_KEY"})
 SEPARATORS = {"bundle": os.pathsep, "cors_origins": ",", "trusted_proxies": ",", "requested_rates": ","}
 MAY_BE_EMPTY = frozenset(
-    {"models", "default_model", "model_name", "model_version", "shadow", "grpc_port"}
+    {"models", "default_model", "model_name", "model_version", "shadow", "grpc_port", "cache_dir"}
 )  # an empty value counts as not set
 log = logging.getLogger("probity")
 
@@ -72,21 +74,36 @@ class Settings(
         if not isinstance(values, dict):
             return values
         return {
-            name: _split(value, SEPARATORS[name]) if name in SEPARATORS else value
+            name: _split(value, _separator(name, value)) if name in SEPARATORS else value
             for name, value in values.items()
             if value != "" or name not in MAY_BE_EMPTY
         }
 
     @property
     def bundles(self) -> tuple[Path, ...]:
-        """The folders named one by one."""
-        return tuple(map(Path, self.bundle))
+        """The folders named one by one; of a URI, where it is kept."""
+        return tuple(self._folder(text) for text in self.bundle)
+
+    @property
+    def uris(self) -> tuple[str, ...]:
+        """The bundles that are elsewhere."""
+        return tuple(filter(is_uri, self.bundle))
+
+    def _folder(self, text: str) -> Path:
+        return kept_at(text, self.cache_dir or cache_folder()) if is_uri(text) else Path(text)
 
     def described(self) -> str:
         """Those that are not the default, as variables: `PROBITY_PORT=9000`. None is a secret: keys are in files."""
         changed = self.model_dump(mode="json", exclude_defaults=True)
+        if self.uris:
+            changed["bundle"] = ",".join(self.bundle)
         texts = {name: _joined(value, SEPARATORS.get(name, ",")) for name, value in changed.items()}
         return " ".join(f"{PREFIX}{name.upper()}={text}" for name, text in texts.items()) or "all by default"
+
+
+def _separator(name: str, value: Any) -> str:
+    """That of lists of folders is part of every URI."""
+    return "," if name == "bundle" and isinstance(value, str) and is_uri(value) else SEPARATORS[name]
 
 
 def _joined(value: Any, separator: str) -> str:

@@ -14,8 +14,20 @@ class ModelSettings(BaseModel):
     """Which bundles are served, and how new ones are tried."""
 
     bundle: Annotated[
-        Words, Field(description=f"Bundle folders to serve, separated by '{os.pathsep}'.", validate_default=False)
+        Words,
+        Field(
+            description=f"Bundles to serve: folders, separated by '{os.pathsep}'; or URIs, as `hf://acme/digits`, "
+            "`s3://models/digits` or `oci://HOST/digits:9`, separated by ','.",
+            validate_default=False,
+        ),
     ] = ()
+    cache_dir: Annotated[
+        Path | None,
+        Field(
+            description="Where bundles that are named by a URI are kept; if unset, `$XDG_CACHE_HOME/probity`, or "
+            "`~/.cache/probity`."
+        ),
+    ] = None
     models: Annotated[Path | None, Field(description="Folder of bundles; every bundle in it is served.")] = None
     default_model: Annotated[
         str | None, Field(description="Model that answers `/predict`; if unset, the first one loaded.")

@@ -14,6 +14,7 @@ from tests.support.server import run_to_end, running
 
 VALUES: dict[str, tuple[str, Any]] = {
     "bundle": ("/models/digits:/models/faces", ("/models/digits", "/models/faces")),
+    "cache_dir": ("/cache", Path("/cache")),
     "models": ("/models", Path("/models")),
     "default_model": ("digits", "digits"),
     "model_name": ("numbers", "numbers"),

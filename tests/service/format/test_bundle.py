@@ -17,6 +17,7 @@ from probity.service.bundle import (
     CALIBRATION,
     MANIFEST,
     POSTERIOR,
+    README,
     REFERENCE_LEVELS,
     SEAL,
     CholeskyPosterior,
@@ -64,7 +65,7 @@ def test_a_bundle_comes_back_as_it_was_written(any_bundle: Synthetic) -> None:
 def test_the_manifest_states_size_and_hash_of_every_other_file(any_bundle: Synthetic) -> None:
     files = contents(any_bundle.path)
     stated = load_json(any_bundle.path)["files"]
-    assert set(stated) == set(files) - {MANIFEST}
+    assert set(stated) == set(files) - {MANIFEST, README}
     for name, entry in stated.items():
         assert entry == {"sha256": hashlib.sha256(files[name]).hexdigest(), "bytes": len(files[name])}
 

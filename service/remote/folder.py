@@ -1,0 +1,42 @@
+"""A folder of this machine as a place of bundles, such as one that a network file system is mounted at."""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+from probity.service.format.files import BLOCK_BYTES, DISK_FULL, BundleError, check_new, staged_bundle
+from probity.service.remote.place import Report, unheard, write_blocks
+
+
+class FolderPlace:
+    """A bundle at `path`."""
+
+    def __init__(self, path: str) -> None:
+        self.path = Path(path)
+
+    def fetch(self, name: str, file: Path, limit: int, report: Report = unheard) -> bool:
+        """Copy one file."""
+        source = self.path / name
+        try:
+            if not source.exists():
+                return False
+            if not source.is_file():
+                raise BundleError(source, "is not a regular file")
+            with open(source, "rb") as stream:
+                write_blocks(iter(partial(stream.read, BLOCK_BYTES), b""), file, str(source), limit, report)
+        except OSError as error:
+            if error.errno in DISK_FULL:  # of the destination
+                raise
+            raise BundleError(source, f"cannot be read ({error.strerror or error})") from error
+        return True
+
+    def store(self, files: Mapping[str, Path], replace: bool) -> str:
+        """Copy the files, all or none."""
+        check_new(self.path, replace)
+        with staged_bundle(self.path) as folder:
+            for name, file in files.items():
+                (folder / name).write_bytes(file.read_bytes())
+        return str(self.path)
+
+    def close(self) -> None:
+        """Nothing is held."""

@@ -1,0 +1,74 @@
+"""A place that holds a bundle, or is to hold one: what `pull` and `push` ask of it."""
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from probity.service.format.files import OPTIONAL_FILES, SIGNATURE, BundleError
+
+Report = Callable[[int], None]
+"""Called with the number of bytes that have come since the last call."""
+
+
+def unheard(count: int) -> None:
+    """Report nothing."""
+
+
+class Place(Protocol):
+    """Where a URI leads. What it holds does not change while it is open, where the place can promise that."""
+
+    def fetch(self, name: str, file: Path, limit: int, report: Report = unheard) -> bool:
+        """Write what is called `name` there to `file`; False where nothing is.
+
+        Raises `BundleError` for more than `limit` bytes and where access is refused, and `UnreachableError`.
+        """
+        ...
+
+    def store(self, files: Mapping[str, Path], replace: bool) -> str:
+        """Put the files there, and take what a bundle of before left; returns the URI of just these.
+
+        Raises `BundleError` where a bundle is there that is not to be replaced, and where access is refused.
+        """
+        ...
+
+    def close(self) -> None:
+        """Free what is held."""
+        ...
+
+
+def write_blocks(blocks: Iterable[bytes], file: Path, uri: str, limit: int, report: Report) -> None:
+    """Write the blocks one by one; raises `BundleError` for more than `limit` bytes."""
+    size = 0
+    with open(file, "wb") as stream:
+        for block in blocks:
+            size += len(block)
+            check_size(uri, size, limit)
+            stream.write(block)
+            report(len(block))
+
+
+def check_size(uri: str, size: int, limit: int) -> None:
+    """`BundleError` for more than `limit` bytes."""
+    if size > limit:
+        raise BundleError(uri, f"found {size} bytes or more, expected at most {limit}", "push the bundle again")
+
+
+def refuse_bundle_there(uri: str, another: str) -> None:
+    """Raises `BundleError`: what is there is not to be replaced. another: what to choose in its place."""
+    raise BundleError(uri, "holds a bundle", f"replace it with --force, or choose another {another}")
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """The file to read from; `BundleError` where it cannot be."""
+    try:
+        with open(path, "rb") as stream:
+            yield stream
+    except OSError as error:
+        raise BundleError(path, f"cannot be read ({error.strerror or error})") from error
+
+
+def left_over(files: Iterable[str]) -> list[str]:
+    """The names that a bundle of before may have had, and these files have not: a reader would refuse them."""
+    return sorted({*OPTIONAL_FILES, SIGNATURE} - {*files})

@@ -1,0 +1,102 @@
+"""Bundles from elsewhere -> folders here: the manifest first, then what it lists, checked before it takes its place."""
+
+import contextlib
+import hashlib
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from probity.service.bundle import (
+    MAX_MANIFEST_BYTES,
+    MAX_SIGNATURE_BYTES,
+    Manifest,
+    Verify,
+    is_bundle_at,
+    read_bundle,
+    read_head,
+)
+from probity.service.format.files import MANIFEST, README, SIGNATURE, BundleError, staged_bundle
+from probity.service.remote.place import Place
+from probity.service.remote.places import place_of
+
+MAX_README_BYTES = 2**20
+Progress = Callable[[int, int], None]
+"""Called with the bytes that are here, and with those that there will be."""
+
+
+def unseen(done: int, total: int) -> None:
+    """Show nothing."""
+
+
+def pull(uri: str, out: Path, verify: Verify | None = None, progress: Progress = unseen) -> Manifest:
+    """Copy the bundle at `uri` to the folder `out`, atomically, in place of a bundle there.
+
+    Nothing is copied where `out` holds it already. verify: checks the signature, before anything but the manifest is
+    fetched. Only what the manifest lists is fetched, up to the size that it says. Raises `BundleError`, and
+    `UnreachableError`, one of these, where the place does not answer.
+    """
+    with place_of(uri) as place, tempfile.TemporaryDirectory(prefix="probity-") as scratch:
+        head = Path(scratch)
+        with _said_of(uri, head):
+            manifest = _head(place, uri, head, verify)
+        if not _holds(out, head, manifest):
+            with staged_bundle(out) as folder, _said_of(uri, folder):
+                _fetch_files(place, folder, manifest, progress)
+                for name in (SIGNATURE, MANIFEST):
+                    if (head / name).exists():
+                        (folder / name).write_bytes((head / name).read_bytes())
+                read_bundle(folder, verify)
+    return manifest
+
+
+def _head(place: Place, uri: str, folder: Path, verify: Verify | None) -> Manifest:
+    """Fetch manifest and signature into the folder, and check them."""
+    if not place.fetch(MANIFEST, folder / MANIFEST, MAX_MANIFEST_BYTES):
+        raise BundleError(uri, f"found no bundle: there is no {MANIFEST}", "check the name, or push a bundle there")
+    place.fetch(SIGNATURE, folder / SIGNATURE, MAX_SIGNATURE_BYTES)
+    return read_head(folder, verify)
+
+
+def _holds(out: Path, head: Path, manifest: Manifest) -> bool:
+    """Whether `out` is the same bundle, with the same signature."""
+    try:
+        for name in (MANIFEST, SIGNATURE):
+            if _content(out / name) != _content(head / name):
+                return False
+        return is_bundle_at(out, _sha256(head / MANIFEST), manifest.files)
+    except (BundleError, OSError):
+        return False
+
+
+def _content(file: Path) -> bytes | None:
+    return file.read_bytes() if file.exists() else None
+
+
+def _sha256(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def _fetch_files(place: Place, folder: Path, manifest: Manifest, progress: Progress) -> None:
+    total, done = sum(entry.bytes for entry in manifest.files.values()), 0
+
+    def report(count: int) -> None:
+        nonlocal done
+        done += count
+        progress(done, total)
+
+    for name, entry in manifest.files.items():
+        if not place.fetch(name, folder / name, entry.bytes, report):
+            raise BundleError(folder / name, "missing file", "push the bundle again")
+    with contextlib.suppress(BundleError):  # a page for people, and no part of the bundle
+        place.fetch(README, folder / README, MAX_README_BYTES)
+
+
+@contextlib.contextmanager
+def _said_of(uri: str, folder: Path) -> Iterator[None]:
+    """Errors that name files in the folder name them at the URI."""
+    try:
+        yield
+    except BundleError as error:
+        if not error.file.startswith(str(folder)):
+            raise
+        raise BundleError(uri + error.file.removeprefix(str(folder)), error.problem, error.remedy) from None

@@ -1,0 +1,20 @@
+"""Folders here -> bundles elsewhere."""
+
+from pathlib import Path
+
+from probity.service.bundle import read_bundle
+from probity.service.format.files import MANIFEST, README, SIGNATURE
+from probity.service.remote.places import place_of
+
+
+def push(bundle: Path, uri: str, replace: bool = False) -> str:
+    """Copy the bundle with its signature and its README.md to `uri`; returns the URI of just this bundle.
+
+    Only a sound bundle is copied. Raises `BundleError`: for one that is none, where another is there that is not to be
+    replaced (a repository of the Hub keeps it in its history), and where the place refuses or does not answer.
+    """
+    manifest = read_bundle(bundle).manifest
+    beside = [name for name in (SIGNATURE, README) if (bundle / name).is_file()]
+    files = {name: bundle / name for name in (*manifest.files, *beside, MANIFEST)}
+    with place_of(uri) as place:
+        return place.store(files, replace)

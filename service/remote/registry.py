@@ -1,0 +1,160 @@
+"""Registries of container images (OCI) as places of bundles, through oras: one layer for each file, under its name.
+
+`oras push HOST/NAME:TAG manifest.json model.onnx ...` makes the same. Who may read is said by `docker login`.
+"""
+
+import contextlib
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from probity.service.format.files import BLOCK_BYTES, MANIFEST, BundleError
+from probity.service.remote.errors import UnreachableError, needed
+from probity.service.remote.place import Report, check_size, refuse_bundle_there, unheard, write_blocks
+
+REFERENCE = re.compile(
+    r"(?P<host>[^/@]+)/(?P<repository>[a-z0-9][a-z0-9._/-]*)"
+    r"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9._-]{0,127})|@(?P<digest>sha256:[0-9a-f]{64}))"
+)
+WITHOUT_TLS = re.compile(r"(localhost|127\.[0-9.]+|\[::1\])(:[0-9]+)?")  # as docker has it
+TITLE, MANIFEST_TYPE = "org.opencontainers.image.title", "application/vnd.oci.image.manifest.v1+json"
+FILE_TYPE = "application/octet-stream"
+CONNECT_SECONDS, READ_SECONDS, RETRIES, BACKOFF_SECONDS = 5, 60, 3, 0.5
+MAX_MANIFEST_BYTES = 4 * 2**20  # as registries have it
+FORM = "oci://HOST/REPOSITORY:TAG, or with @sha256:DIGEST"
+LOG_IN = "check the name; of a private repository, run `docker login` or `oras login` first"
+
+
+class Registry:
+    """A bundle as an artifact under a tag or a digest."""
+
+    def __init__(self, rest: str) -> None:
+        self.uri = f"oci://{rest}"
+        found = REFERENCE.fullmatch(rest)
+        if found is None:
+            raise BundleError(self.uri, "found another form of URI", f"give {FORM}")
+        self._host, self._repository, self._digest = found["host"], found["repository"], found["digest"]
+        self._container: Any = needed("oras.container", self.uri).Container(rest)
+        self._registry = _client(self.uri, self._host)
+        self._layers: dict[str, dict[str, Any]] | None = None
+
+    def fetch(self, name: str, file: Path, limit: int, report: Report = unheard) -> bool:
+        """Stream one layer into the file, and compare its digest."""
+        with self._explained():
+            if self._layers is None:
+                self._layers = self._look()
+            if self._layers == {}:
+                raise BundleError(self.uri, "found no such artifact", LOG_IN)
+            layer, uri = self._layers.get(name), f"{self.uri} {name}"
+            if layer is None:
+                return False
+            check_size(uri, int(layer["size"]), limit)
+            with self._registry.get_blob(self._container, layer["digest"], stream=True) as response:
+                response.raise_for_status()
+                hashed = hashlib.sha256()
+                blocks = (_noted(hashed, block) for block in response.iter_content(BLOCK_BYTES))
+                write_blocks(blocks, file, uri, limit, report)
+            if layer["digest"] != f"sha256:{hashed.hexdigest()}":
+                raise BundleError(
+                    uri, f"found sha256:{hashed.hexdigest()}, expected {layer['digest']}", "push it again"
+                )
+        return True
+
+    def store(self, files: Mapping[str, Path], replace: bool) -> str:
+        """Push the files; the tag moves to them at once."""
+        if self._digest is not None:
+            raise BundleError(self.uri, "found a digest, expected a tag to push to", "name a tag")
+        with self._explained():
+            if not replace and self._look():
+                refuse_bundle_there(self.uri, "tag")
+            parts = [f"{file}:{FILE_TYPE}" for file in files.values()]
+            pushed = self._registry.push(
+                self._container.uri, files=parts, disable_path_validation=True, quiet=True, do_chunked=False
+            )
+        digest = pushed.headers.get("Docker-Content-Digest")
+        return f"oci://{self._host}/{self._repository}@{digest}" if digest else self.uri
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._registry.session.close()
+
+    def _look(self) -> dict[str, dict[str, Any]]:
+        """The layers by the names of their files; none where the artifact is not there."""
+        registry, container = self._registry, self._container
+        registry.auth.load_configs(container)
+        url = f"{registry.prefix}://{container.manifest_url()}"
+        response = registry.do_request(url, "GET", headers={"Accept": MANIFEST_TYPE})
+        if response.status_code == 404:
+            return {}
+        response.raise_for_status()
+        if self._digest is not None:
+            hashed = f"sha256:{hashlib.sha256(response.content).hexdigest()}"
+            if hashed != self._digest:
+                raise BundleError(self.uri, f"found an artifact with {hashed}", "push it again")
+        return self._named(response.content)
+
+    def _named(self, manifest: bytes) -> dict[str, dict[str, Any]]:
+        try:
+            layers = json.loads(manifest[: MAX_MANIFEST_BYTES + 1])["layers"]
+            named = {
+                str(layer["annotations"][TITLE]): layer for layer in layers if TITLE in layer.get("annotations", {})
+            }
+            sound = all(isinstance(each["digest"], str) and isinstance(each["size"], int) for each in named.values())
+        except (ValueError, KeyError, TypeError, AttributeError):
+            sound, named = False, {}
+        if not sound or MANIFEST not in named:
+            remedy = "push one with `probity push`; an image that holds a bundle in its file system is none"
+            raise BundleError(self.uri, "found something else, expected an artifact with a bundle's files", remedy)
+        return named
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        requests: Any = needed("requests.exceptions", self.uri)
+        refusals: Any = needed("oras.auth", self.uri).AuthenticationException
+        try:
+            yield
+        except BundleError:
+            raise
+        except refusals as error:
+            raise BundleError(self.uri, f"access was refused: {error}", LOG_IN) from None
+        except requests.HTTPError as error:
+            raise self._refused(error.response.status_code) from None
+        except requests.RequestException as error:
+            problem = f"did not answer: {type(error).__name__}: {error}"
+            raise UnreachableError(self.uri, problem, "check the network and the host") from None
+        except ValueError as error:  # what oras raises for an answer that it did not expect
+            raise BundleError(self.uri, f"the registry refused: {error}", LOG_IN) from None
+
+    def _refused(self, status: int) -> BundleError:
+        if status >= 500 or status == 429:
+            return UnreachableError(self.uri, f"answered {status}", "try again later")
+        return BundleError(self.uri, f"the registry refused ({status})", LOG_IN)
+
+
+def _client(uri: str, host: str) -> Any:
+    """oras' client with limits on how long it waits: its own retries take the most of a minute, and no call ends."""
+    provider: Any = needed("oras.provider", uri)
+    adapters: Any = needed("requests.adapters", uri)
+    retry: Any = needed("urllib3", uri).Retry
+
+    class Client(provider.Registry):  # type: ignore[misc]
+        do_request = provider.Registry.do_request.__wrapped__
+
+    class Patient(adapters.HTTPAdapter):  # type: ignore[misc]
+        def send(self, request: Any, *arguments: Any, **options: Any) -> Any:
+            options["timeout"] = CONNECT_SECONDS, READ_SECONDS
+            return super().send(request, *arguments, **options)
+
+    client = Client(hostname=host, insecure=WITHOUT_TLS.fullmatch(host) is not None)
+    retries = retry(RETRIES, backoff_factor=BACKOFF_SECONDS, status_forcelist=(502, 503, 504), raise_on_status=False)
+    for scheme in ("http://", "https://"):
+        client.session.mount(scheme, Patient(max_retries=retries))
+    return client
+
+
+def _noted(hashed: Any, block: bytes) -> bytes:
+    hashed.update(block)
+    return block

@@ -1,0 +1,69 @@
+"""service/format/model_card.py: README.md of a bundle."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import yaml
+
+from probity.service.bundle import Manifest, read_bundle, read_manifest
+from probity.service.format.files import README
+from probity.service.format.model_card import model_card
+from tests.support.bundles import Synthetic
+from tests.support.server import ROOT
+
+GOLDEN = ROOT / "tests/golden/v1/bundle"
+LIBRARY_TASKS = {"image-classification", "tabular-classification", "tabular-regression", "text-classification"}
+
+
+@pytest.fixture(scope="module")
+def golden() -> Manifest:
+    return read_manifest(GOLDEN)[0]
+
+
+def metadata(card: str) -> dict[str, object]:
+    start, block, _ = card.split("---\n", 2)
+    assert start == ""
+    found: dict[str, object] = yaml.safe_load(block)
+    return found
+
+
+def test_the_writer_puts_it_beside_the_files_and_the_manifest_does_not_list_it(any_bundle: Synthetic) -> None:
+    bundle = read_bundle(any_bundle.path)
+    assert (any_bundle.path / README).read_text() == model_card(bundle.manifest)
+    assert README not in bundle.manifest.files
+
+
+def test_it_says_what_the_fit_measured(golden: Manifest) -> None:
+    card = model_card(golden)
+    assert "# golden-digits, version 1" in card
+    assert "posterior over 100 of its 9,930 weights" in card
+    assert "| log-likelihood | -0.049 | -0.054 | -0.042 |" in card
+    assert "| scaled by 255 | 99 % |" in card
+    assert metadata(card)["pipeline_tag"] == "image-classification"
+    assert metadata(card)["library_name"] == "probity"
+
+
+def test_its_task_is_one_that_hubs_know_or_none(any_bundle: Synthetic) -> None:
+    assert metadata((any_bundle.path / README).read_text()).get("pipeline_tag") in {*LIBRARY_TASKS, None}
+
+
+def test_names_mean_nothing_to_markdown_or_yaml(golden: Manifest) -> None:
+    names = ("<script>", "a|b", "*c*", "[d](e)", "---\nlicense: mit", *map(str, range(5)))
+    hostile = dataclasses.replace(golden, name="# x `y`", class_names=names, warnings=("<b>bold</b>",))
+    card = model_card(hostile)
+    assert metadata(card) == metadata(model_card(golden))
+    assert r"# \# x \`y\`, version 1" in card
+    for wanted in (r"\<script\>", r"a\|b", r"\*c\*", r"\[d\](e)", r"\<b\>bold\</b\>"):
+        assert wanted in card
+    assert "license: mit" not in card.splitlines()
+
+
+def test_many_classes_are_not_all_named(golden: Manifest) -> None:
+    card = model_card(dataclasses.replace(golden, class_names=tuple(f"class{i}" for i in range(10))))
+    assert "class9)" in card
+
+
+def test_an_edited_page_is_no_error(folder: Path) -> None:
+    (folder / README).write_text("# Mine")
+    read_bundle(folder)
