@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from probity.estimators import ProbityClassifier, ProbityRegressor
     from probity.offline import FitConfig, fit_bundle, image_spec
+    from probity.scoring.batches import BatchScorer
     from probity.service import (
         BundleError,
         ImagePreprocessing,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AsyncClient",
+    "BatchScorer",
     "BundleError",
     "Client",
     "FitConfig",
@@ -51,8 +53,9 @@ __all__ = [
     "write_bundle",
 ]
 # Where a name comes from, and the extra of the install that it needs; every other name is of the base install.
-OPTIONAL = {
+OPTIONAL: dict[str, tuple[str, str | None]] = {
     "AsyncClient": ("probity.service.client", "client"),
+    "BatchScorer": ("probity.scoring.batches", None),
     "Client": ("probity.service.client", "client"),
     "ProbityError": ("probity.service.client", "client"),
     "ProbityClassifier": ("probity.estimators", "offline"),

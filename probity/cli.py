@@ -16,7 +16,7 @@ import typer
 from probity.card import print_card, print_error, print_lines, print_standalone
 from probity.evaluation_table import check_json, evaluation_json, print_evaluation, write_json
 from probity.fit_options import parsed, with_config_options
-from probity.option_types import whole_number
+from probity.option_types import share_of, whole_number
 from probity.pin import pin_version
 from probity.policy_options import open_predictor, with_policy_options
 from probity.service.__main__ import serve
@@ -59,6 +59,7 @@ app.command("serve")(serve)
 app.command("sign")(sign)
 app.add_typer(keys, name="keys")
 FIRST_BYTES = 4096  # of a file, which tell whether it is text
+INPUTS = "An .npy, .csv, .parquet, .jsonl (as an audit trail) or .txt file, or a folder of images."
 TEMPLATES = ("images", "series", "table", "text")
 RecipeArgument = Annotated[Path, typer.Argument(help="A Python file with model(), train_data(), calibration_data().")]
 
@@ -311,7 +312,7 @@ def evaluate(
 @with_policy_options
 def score(
     bundle: BundleArgument,
-    inputs: Annotated[Path, typer.Argument(help="An .npy, .csv, .parquet or .txt file, or a folder of images.")],
+    inputs: Annotated[Path, typer.Argument(help=INPUTS)],
     *,
     out: Annotated[Path, typer.Option(help="Where to write the rows: a .csv, .parquet or .jsonl file.")],
     batch_size: BatchSizeOption = 256,
@@ -323,6 +324,10 @@ def score(
     no_header: NoHeaderOption = False,
     keep: Annotated[
         list[str] | None, typer.Option(help="A column of the table to write beside the predictions; several times.")
+    ] = None,
+    rows: Annotated[
+        str | None,
+        typer.Option(metavar="I/N", help="Only the I-th of N parts of the inputs, for N runs that share the work."),
     ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Replace the file, and discard what another job left.")
@@ -349,6 +354,7 @@ def score(
             batch_size=batch_size,
             csv_header=_either(header, no_header),
             keep=keep or (),
+            part=None if rows is None else share_of(rows),
             force=force,
             warn=doubts.append,
         )
@@ -375,7 +381,7 @@ def compare(
     first: Annotated[Path, typer.Argument(help="The bundle that answers now.", parser=_bundle, metavar="FIRST")],
     second: Annotated[Path, typer.Argument(help="The bundle that is to.", parser=_bundle, metavar="SECOND")],
     *,
-    on: Annotated[Path, typer.Option(help="An .npy, .csv, .parquet or .txt file, or a folder of images.")],
+    on: Annotated[Path, typer.Option(help=INPUTS)],
     batch_size: BatchSizeOption = 256,
     header: HeaderOption = False,
     no_header: NoHeaderOption = False,

@@ -52,7 +52,7 @@ def compare_on(
 def _source(predictor: Predictor, path: Path, csv_header: bool | None) -> Source:
     spec = predictor.manifest.input
     texts = None if predictor.reader is None else TextColumn(predictor.reader, spec)
-    return open_source(path, spec, csv_header, texts=texts)
+    return open_source(path, spec, csv_header, texts=texts, model=predictor.manifest.name)
 
 
 def print_differences(found: Differences) -> None:

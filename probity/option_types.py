@@ -1,5 +1,6 @@
 """Numbers on the command line, refused in the words of the settings."""
 
+import re
 from collections.abc import Callable
 
 import typer
@@ -27,3 +28,11 @@ def number(text: str) -> float:
         return float(text)
     except ValueError:
         raise typer.BadParameter(f"found {text!r:.50}, expected a number") from None
+
+
+def share_of(text: str) -> tuple[int, int]:
+    """`I/N`, the I-th of N parts, from 1 on -> (I, N); raises `ValueError`."""
+    found = re.fullmatch(r"0*([1-9][0-9]{0,8})/0*([1-9][0-9]{0,8})", text)
+    if found is None or int(found[1]) > int(found[2]):
+        raise ValueError(f"--rows: found {text!r:.50}, expected I/N, such as 1/4 for the first of four parts")
+    return int(found[1]), int(found[2])

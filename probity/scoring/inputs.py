@@ -32,17 +32,42 @@ class Batch:
     names: tuple[str, ...] | None = None
     kept: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
+    def cut(self, count: int) -> "Batch":
+        """The first `count` inputs."""
+        names = None if self.names is None else self.names[:count]
+        return Batch(self.inputs[:count], names, {name: cells[:count] for name, cells in self.kept.items()})
+
 
 @dataclass(frozen=True)
 class Source:
     """`count` inputs; `batches(start, size)` are those from `start` on, at most `size` at a time.
 
-    kept: the columns of a table that each batch keeps, and their types.
+    kept: the columns of a table that each batch keeps, and their types. first: the number of the first input in the
+    file.
     """
 
     count: int
     batches: Callable[[int, int], Iterator[Batch]]
     kept: Mapping[str, type] = field(default_factory=dict)
+    first: int = 0
+
+
+def part_of(source: Source, number: int, parts: int) -> Source:
+    """The part with this number, from 1, of as many parts of about the same size; raises `ScoringError` for an empty
+    one."""
+    first, end = ((number - 1) * source.count // parts, number * source.count // parts)
+    if first == end:
+        raise ScoringError(f"--rows {number}/{parts}: found {source.count} inputs, expected one for each part at least")
+
+    def batches(start: int, size: int) -> Iterator[Batch]:
+        left = end - first - start
+        for batch in source.batches(first + start, size):
+            yield batch if len(batch.inputs) <= left else batch.cut(left)
+            left -= len(batch.inputs)
+            if left <= 0:
+                return
+
+    return Source(end - first, batches, source.kept, first)
 
 
 def open_array(path: Path, spec: InputSpec) -> Source:

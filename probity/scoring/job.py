@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from probity.scoring.errors import ScoringError
-from probity.scoring.inputs import Array, Batch, Source, open_array, open_images, refused_by_network
+from probity.scoring.inputs import Array, Batch, Source, open_array, open_images, part_of, refused_by_network
+from probity.scoring.lines import NAME, open_json_lines
 from probity.scoring.out_of_range import OutOfRange
 from probity.scoring.output import check_format, publish
 from probity.scoring.progress_file import REMEDY, Job, ProgressFile
@@ -22,8 +23,8 @@ from probity.service.inference.graph import NetworkError
 from probity.service.inference.predictor import NonFinitePrediction, Predictor
 
 SAVE_SECONDS = 2.0
-ARRAY, CSV, PARQUET, LINES = ".npy", ".csv", ".parquet", ".txt"
-TABLES = (CSV, PARQUET)
+ARRAY, CSV, PARQUET, JSON_LINES, LINES = ".npy", ".csv", ".parquet", ".jsonl", ".txt"
+TABLES = (CSV, PARQUET, JSON_LINES)
 Report = Callable[[int, int], None]
 Warn = Callable[[str], None]
 RowsOf = Callable[[Batch, int], list[Row]]
@@ -35,30 +36,36 @@ def open_source(
     csv_header: bool | None = None,
     keep: Sequence[str] = (),
     texts: TextColumn | None = None,
+    model: str = "",
 ) -> Source:
     """Inputs by the file's suffix, or of a folder of images; raises `ScoringError`.
 
     csv_header: whether the first line of a .csv file is a header; None: see `open_csv`. keep: the columns of a table to
-    write beside the predictions. texts: what reads texts, where the bundle takes them; arrays hold their tokens.
+    write beside the predictions. texts: what reads texts, where the bundle takes them; arrays hold their tokens. model:
+    whose lines of an audit trail count, where it has those of several.
     """
-    if csv_header is not None and path.suffix != CSV:
+    kind = JSON_LINES if NAME.fullmatch(path.name) else path.suffix
+    if csv_header is not None and kind != CSV:
         option = "--header" if csv_header else "--no-header"
         raise ScoringError(f"{option}: found {path}, expected a {CSV} file; leave the option out")
-    if keep and (path.is_dir() or path.suffix not in TABLES):
-        raise ScoringError(f"--keep: found {path}, expected a table: {' or '.join(TABLES)}")
+    if keep and (path.is_dir() or kind not in TABLES):
+        raise ScoringError(f"--keep: found {path}, expected a table: {', '.join(TABLES)}")
     if path.is_dir():
         return open_images(path, spec)
     if not path.exists():
         raise ScoringError(f"{path}: no such file or folder")
-    known = (ARRAY, *TABLES) if texts is None else (ARRAY, *TABLES, LINES)
-    if path.suffix not in known:
-        expected = f"{', '.join(known)}, or a folder of images"
-        raise ScoringError(f"{path}: found the suffix {path.suffix!r}, expected {expected}")
-    if path.suffix == LINES and texts is not None:
-        return open_lines(path, texts)
-    if path.suffix == CSV:
-        return open_csv(path, spec, csv_header, keep, texts)
-    return open_parquet(path, spec, keep, texts) if path.suffix == PARQUET else open_array(path, spec)
+    openers: dict[str, Callable[[], Source]] = {
+        ARRAY: lambda: open_array(path, spec),
+        CSV: lambda: open_csv(path, spec, csv_header, keep, texts),
+        PARQUET: lambda: open_parquet(path, spec, keep, texts),
+        JSON_LINES: lambda: open_json_lines(path, spec, model, keep),
+    }
+    if texts is not None:
+        openers[LINES] = partial(open_lines, path, texts)
+    if kind not in openers:
+        expected = f"{', '.join(openers)}, or a folder of images"
+        raise ScoringError(f"{path}: found the suffix {kind!r}, expected {expected}")
+    return openers[kind]()
 
 
 def score_file(
@@ -69,14 +76,16 @@ def score_file(
     batch_size: int,
     csv_header: bool | None = None,
     keep: Sequence[str] = (),
+    part: tuple[int, int] | None = None,
     force: bool = False,
     report: Report = lambda done, count: None,  # noqa: ARG005
     warn: Warn = lambda warning: None,  # noqa: ARG005
 ) -> int:
     """Score every input of `path` into `out`, and return how many there are.
 
-    A run that ended early goes on where it was. csv_header, keep: as for `open_source`. force: replace `out`, and
-    discard what another job left. report: called with the number of inputs done and of all. warn: called at the end
+    A run that ended early goes on where it was. csv_header, keep: as for `open_source`. part: (i, n) scores only the
+    i-th of n parts of about the same size, so that n runs, each with its `out`, share the work. force: replace `out`,
+    and discard what another job left. report: called with the number of inputs done and of all. warn: called at the end
     where inputs were far outside the range of the fit. Raises `ScoringError`, and `InputError` for a bad image; what is
     done then stays, and the same command goes on from there.
     """
@@ -86,7 +95,9 @@ def score_file(
     if out.exists() and not force:
         raise ScoringError(f"--out {out}: exists; give another name, or --force to replace it")
     texts = None if predictor.reader is None else TextColumn(predictor.reader, predictor.manifest.input)
-    source = open_source(path, predictor.manifest.input, csv_header, keep, texts)
+    source = open_source(path, predictor.manifest.input, csv_header, keep, texts, predictor.manifest.name)
+    if part is not None:
+        source = part_of(source, *part)
     progress = ProgressFile(out, _job(predictor, path, source)).open(force)
     strange = OutOfRange(predictor.range_check)
     rows_of = partial(scored, predictor, strange=strange)
@@ -107,7 +118,8 @@ def score_file(
 def _job(predictor: Predictor, path: Path, source: Source) -> Job:
     decision = predictor.decision
     asked = decision.policy.model_dump() | {"false_reject_rate": decision.rule.false_reject_rate}
-    return Job(predictor.digest, str(path.resolve()), source.count, policy=asked, keep=list(source.kept))
+    kept = list(source.kept)
+    return Job(predictor.digest, str(path.resolve()), source.count, asked, kept, source.first)
 
 
 def _check_same_input(path: Path, source: Source, progress: ProgressFile, batch_size: int) -> None:
@@ -115,7 +127,7 @@ def _check_same_input(path: Path, source: Source, progress: ProgressFile, batch_
     if progress.rows:
         batch = next(source.batches(progress.rows - 1, batch_size))
         if _digest(batch.inputs[0]) != progress.last:
-            place = f"row {progress.rows - 1}"
+            place = f"row {source.first + progress.rows - 1}"
             raise ScoringError(f"{path}: {place}: found another input than the one that was scored; {REMEDY}")
 
 
@@ -138,12 +150,13 @@ def _score(
     try:
         for batch in source.batches(progress.rows, batch_size):
             try:
-                rows = rows_of(batch, progress.rows)
+                rows = rows_of(batch, source.first + progress.rows)
             except NonFinitePrediction as error:
-                found = f"row {progress.rows + error.index}: found an output of the network that is not finite"
+                number = source.first + progress.rows + error.index
+                found = f"row {number}: found an output of the network that is not finite"
                 raise ScoringError(f"{path}: {found}; the input may be out of range") from None
             except NetworkError as error:
-                raise refused_by_network(error, batch, spec, path, progress.rows) from None
+                raise refused_by_network(error, batch, spec, path, source.first + progress.rows) from None
             progress.append(rows, _digest(batch.inputs[-1]))
             if time.monotonic() - saved > SAVE_SECONDS:
                 progress.save()

@@ -20,13 +20,16 @@ REMEDY = "give another --out, or --force to start again"
 
 @dataclass(frozen=True)
 class Job:
-    """What is scored with what: a part of one job never continues another. policy: its options, by name."""
+    """What is scored with what: a part of one job never continues another. policy: its options, by name.
+    first: the number of the first input.
+    """
 
     digest: str
     source: str
     count: int
     policy: dict[str, Any]
     keep: list[str] = field(default_factory=list)
+    first: int = 0
 
     def options(self) -> dict[str, Any]:
         """Everything by name."""

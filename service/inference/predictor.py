@@ -115,7 +115,7 @@ class Predictor:
         score; its other values are the network's. `Prediction.finite` marks such examples, `check_finite` raises for
         them.
         """
-        inputs = self._check_inputs(inputs)
+        inputs = self.inputs_of(inputs)
         outputs = self.graph.outputs(inputs)
         with np.errstate(invalid="ignore", over="ignore"):
             return self.decision.predict(outputs, self._outside(inputs))
@@ -125,11 +125,12 @@ class Predictor:
 
         Needs `plain_too`; raises `RuntimeError` without.
         """
-        inputs = self._check_inputs(inputs)
+        inputs = self.inputs_of(inputs)
         mean = self.graph.mean(inputs)
         return PlainPrediction(mean, self.decision.predictive.plain(mean), self._outside(inputs))
 
-    def _check_inputs(self, inputs: Any) -> Array:
+    def inputs_of(self, inputs: Any) -> Array:
+        """What `predict` takes -> (B, *input_shape) as the network takes it; raises `ValueError`."""
         if self.reader is not None and is_frame(inputs):
             raise ValueError("inputs: found a data frame, expected texts, such as frame['text']")
         texts = [inputs] if isinstance(inputs, str) else texts_of(inputs)

@@ -163,7 +163,7 @@ def test_what_is_no_file_of_inputs_is_refused(tmp_path: Path) -> None:
         (tmp_path / "none.npy", PLAIN, "no such file or folder"),
         (tmp_path, PLAIN, "the bundle takes arrays, not images"),
         (tmp_path, IMAGE_SPEC, "found no image"),
-        (Path(__file__), PLAIN, r"found the suffix '\.py', expected \.npy, \.csv, \.parquet, or a folder"),
+        (Path(__file__), PLAIN, r"found the suffix '\.py', expected \.npy, \.csv, \.parquet, \.jsonl, or a folder"),
     ):
         with pytest.raises(ScoringError, match=message):
             open_source(path, spec)

@@ -1,0 +1,116 @@
+"""Batches of an engine for bulk work, such as Ray Data, Spark or Dask -> the columns that `probity score` writes."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from probity.scoring.inputs import Array, Batch
+from probity.scoring.out_of_range import OutOfRange
+from probity.scoring.rows import Row, columns, flat, kept_name, scored
+from probity.service.bundle import Manifest
+from probity.service.inference.frames import is_frame
+from probity.service.inference.policy import Policy
+from probity.service.inference.predictor import Predictor
+
+NUMBER = "row"  # of an input, which no part of a large data set knows
+
+
+class BatchScorer:
+    """Scores batches: called with columns, it returns the columns that `probity score` writes, but for `row`.
+
+    >>> scorer = BatchScorer("hf://acme/digits", keep=["patient_id"])
+    >>> scorer({"inputs": images, "patient_id": names})["rejected"]
+
+    The bundle is opened at the first call, and a pickle holds its name alone: each process of a cluster opens it from
+    the same folder, or fetches it from the same URI.
+    """
+
+    def __init__(
+        self,
+        bundle: Path | str,
+        *,
+        inputs: str = "inputs",
+        keep: Sequence[str] = (),
+        batch_size: int = 256,
+        threads: int = 1,
+        policy: Policy | None = None,
+    ) -> None:
+        """bundle: a folder, a URI, or OWNER/NAME on the Hugging Face Hub. inputs: the column of the examples, or of the
+        texts; a bundle with feature names, or with several inputs, finds these as columns where there is none of that
+        name. keep: the columns to return as they are. batch_size: how many examples are predicted at once. threads: of
+        the processor; engines start a process for each. policy: as for `Predictor.load`.
+        """
+        self.bundle, self.inputs, self.keep = str(bundle), inputs, tuple(keep)
+        self.batch_size, self.threads, self.policy = batch_size, threads, policy
+
+    @cached_property
+    def predictor(self) -> Predictor:
+        """Opened when it is first asked for; raises `BundleError`."""
+        return Predictor.from_pretrained(self.bundle, threads=self.threads, policy=self.policy)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "predictor"}
+
+    def __call__(self, batch: Any) -> dict[str, Array]:
+        """batch: a mapping of columns, or a data frame -> the columns, each (n,), n >= 0: engines have empty parts too.
+
+        Raises `ValueError` for columns that are missing or wrong, and `NonFinitePrediction` where the network's output
+        is not finite.
+        """
+        manifest = self.predictor.manifest
+        names = list(map(str, batch.columns)) if is_frame(batch) else list(batch)
+        if missing := [name for name in self.keep if name not in names]:
+            raise ValueError(f"keep: found the columns {_listed(names)}, expected {_listed(missing)} among them")
+        rows = self._rows(self._examples(batch, names, manifest))
+        kept = {kept_name(name, manifest): np.asarray(batch[name]) for name in self.keep}
+        flattened = [flat(row, manifest.labels) for row in rows]
+        kinds = {name: kind for name, kind in columns(manifest, with_files=False).items() if name != NUMBER}
+        return kept | {name: _column([row[name] for row in flattened], kind) for name, kind in kinds.items()}
+
+    def _rows(self, given: Any) -> list[Row]:
+        if not len(next(iter(given.values())) if isinstance(given, dict) else given):
+            return []
+        examples, strange = self.predictor.inputs_of(given), OutOfRange(self.predictor.range_check)
+        pieces = range(0, len(examples), self.batch_size)
+        return [
+            row
+            for first in pieces
+            for row in scored(self.predictor, Batch(examples[first : first + self.batch_size]), first, strange)
+        ]
+
+    def _examples(self, batch: Any, names: list[str], manifest: Manifest) -> Any:
+        """What the predictor takes: one column, or several by their names."""
+        spec = manifest.input
+        if self.inputs in names:
+            return _stacked(np.asarray(batch[self.inputs]))
+        if spec.parts is not None and all(part.name in names for part in spec.parts):
+            return {part.name: _stacked(np.asarray(batch[part.name])) for part in spec.parts}
+        wanted = spec.feature_names
+        if wanted is not None and all(name in names for name in wanted):
+            return np.stack([np.asarray(batch[name]) for name in wanted], axis=1)
+        several = () if spec.parts is None else [part.name for part in spec.parts]
+        expected = f", or {_listed(wanted or several)}" if wanted or several else ""
+        raise ValueError(f"found the columns {_listed(names)}, expected {self.inputs!r}{expected}")
+
+
+def _stacked(column: Array) -> Array:
+    """Examples that stand one by one in a column, as data frames have them, in one array. Texts stay."""
+    if column.dtype != object or not len(column) or isinstance(column[0], str):
+        return column
+    return np.stack([np.asarray(example) for example in column])
+
+
+def _column(values: list[Any], kind: type) -> Array:
+    """Lists, and what may be missing, as objects."""
+    if kind in (float, bool, str) and None not in values:
+        return np.array(values, kind)
+    found = np.empty(len(values), object)
+    found[:] = values
+    return found
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"{', '.join(map(repr, names)):.300}"
