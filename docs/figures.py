@@ -32,8 +32,10 @@ MEASURED = (
     "servers",
     "texts",
     "clients",
+    "rpc",
     "fair",
     "shadow",
+    "bulk",
     "soak",
     "playground",
 )
@@ -349,6 +351,27 @@ def shadow(result: Row) -> str:
     return table(["", "without, ms", "with, ms", "ratio, and its range over rounds"], rows)
 
 
+def rpc(result: Row) -> str:
+    """Both protocols by the number of workers."""
+    rows = [
+        [
+            f"{name}, {workers} worker{'s' if workers != '1' else ''}",
+            f"{one[name]['requests_per_second']:,.0f}",
+            *(f"{1000 * one[name][key]:.1f}" for key in ("p50", "p99")),
+        ]
+        for workers, one in result["workers"].items()
+        for name in ("HTTP", "gRPC")
+    ]
+    load = f"at {100 * result['load']:.0f} %"
+    return table(["", "requests per second", f"median {load}, ms", f"99th percentile {load}, ms"], rows)
+
+
+def bulk(result: Row) -> str:
+    """Rows a second of each way."""
+    rows = [[name, f"{rate:,.0f}"] for name, rate in result["rows_per_second"].items()]
+    return table(["", "rows per second"], rows)
+
+
 def clients(result: Row) -> str:
     """Of each client, how many of the things that it was asked to do it did."""
     rows = []
@@ -421,8 +444,10 @@ TABLES_OF = (
     servers,
     texts,
     clients,
+    rpc,
     fair,
     shadow,
+    bulk,
 )
 MADE = {make.__name__: (make.__name__, make) for make in TABLES_OF}
 MADE |= {"few_foreign": ("drift", few_foreign), "mishaps": ("servers", mishaps)}

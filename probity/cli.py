@@ -60,6 +60,7 @@ app.command("sign")(sign)
 app.add_typer(keys, name="keys")
 FIRST_BYTES = 4096  # of a file, which tell whether it is text
 INPUTS = "An .npy, .csv, .parquet, .jsonl (as an audit trail) or .txt file, or a folder of images."
+FORMS_SHOWN = ", ".join(FORMS).replace("[", "\\[")  # brackets are markup to rich
 TEMPLATES = ("images", "series", "table", "text")
 RecipeArgument = Annotated[Path, typer.Argument(help="A Python file with model(), train_data(), calibration_data().")]
 
@@ -436,10 +437,13 @@ def tag(
 
 @app.command("pull")
 def pull_command(
-    uri: Annotated[str, typer.Argument(help=f"Where the bundle is: a folder, or {', '.join(FORMS)}.")],
+    uri: Annotated[str, typer.Argument(help=f"Where the bundle is: a folder, or {FORMS_SHOWN}.")],
     out: Annotated[Path, typer.Option(help="Where to write the bundle.")],
     trusted_keys: Annotated[
-        Path | None, typer.Option(help="File of public keys; a bundle that none of them signed is refused.")
+        Path | None,
+        typer.Option(
+            envvar="PROBITY_TRUSTED_KEYS", help="File of public keys; a bundle that none of them signed is refused."
+        ),
     ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Replace an existing bundle, once the new one is here.")
@@ -457,8 +461,8 @@ def pull_command(
 
 @app.command("push")
 def push_command(
-    bundle: Annotated[Path, typer.Argument(help="Folder of a bundle.")],
-    uri: Annotated[str, typer.Argument(help=f"Where to copy it: a folder, or {', '.join(FORMS)}.")],
+    bundle: Annotated[str, typer.Argument(help="Folder of a bundle.")],
+    uri: Annotated[str, typer.Argument(help=f"Where to copy it: a folder, or {FORMS_SHOWN}.")],
     force: Annotated[
         bool, typer.Option("--force", help="Replace a bundle that is there; the Hub keeps it in its history anyway.")
     ] = False,

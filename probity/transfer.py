@@ -1,5 +1,6 @@
 """`probity pull` and `probity push`, and bundles that a command names by their URI."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -24,8 +25,15 @@ def pull_bundle(uri: str, out: Path, trusted_keys: Path | None) -> Manifest:
 
 
 def local_bundle(text: str) -> Path:
-    """The folder that the text names; of a URI, the folder of the copy that is fetched. Raises `BundleError`."""
-    return _with_bytes(lambda report: fetched(text, progress=report)) if is_uri(text) else Path(text)
+    """The folder that the text names; of a URI, the folder of the copy that is fetched. Raises `BundleError`.
+
+    What is fetched must be signed where `PROBITY_TRUSTED_KEYS` says by whom, as for a service.
+    """
+    if not is_uri(text):
+        return Path(text)
+    named = os.environ.get("PROBITY_TRUSTED_KEYS")
+    verify = TrustedKeys.from_file(Path(named)) if named else None
+    return _with_bytes(lambda report: fetched(text, None, verify, report))
 
 
 def _with_bytes(job: Callable[[Report], T]) -> T:

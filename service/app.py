@@ -148,17 +148,17 @@ async def _running(
         metrics,
         folders,
         settings.models,
-        Elsewhere(settings).fetch,
     )
     repository.adopt(loaded)
-    watching = asyncio.create_task(_watch(repository, settings))
+    elsewhere = Elsewhere(settings)
+    watching = asyncio.create_task(_watch(repository, elsewhere, settings))
     choice = settings.shadow_choice
     shadow = (
         None
         if choice is None
         else Shadow(choice, Policy.of(settings), store, metrics, settings.compute_timeout_seconds)
     )
-    runtime = Runtime(settings, metrics, store, repository, compute_threads, audit, feedback, shadow)
+    runtime = Runtime(settings, metrics, store, repository, elsewhere, compute_threads, audit, feedback, shadow)
     for one in (audit, shadow):
         if one is not None:
             one.start()
@@ -219,9 +219,9 @@ def _check_default_model(store: ModelStore, settings: Settings) -> None:
         log.warning("%r answers /predict, being the first one loaded; set PROBITY_DEFAULT_MODEL", store.default)
 
 
-async def _watch(repository: Repository, settings: Settings) -> None:
-    if settings.watch_seconds is not None:
-        await repository.watch(settings.watch_seconds)
+async def _watch(repository: Repository, elsewhere: Elsewhere, settings: Settings) -> None:
+    if (seconds := settings.watch_seconds) is not None:
+        await asyncio.gather(repository.watch(seconds), elsewhere.watch(seconds))
 
 
 def _add_error_handlers(app: FastAPI, metrics: Metrics) -> None:

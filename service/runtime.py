@@ -24,6 +24,7 @@ from probity.service.http.request_id import random_id
 from probity.service.inference.decision import Decision
 from probity.service.models.audit_lines import audit_lines
 from probity.service.models.cpu_share import all_threads
+from probity.service.models.elsewhere import Elsewhere
 from probity.service.models.feedback import Feedback
 from probity.service.models.repository import Repository
 from probity.service.models.served import AnyPrediction, ServedModel
@@ -81,6 +82,7 @@ class Runtime:
     metrics: Metrics
     store: ModelStore
     repository: Repository
+    elsewhere: Elsewhere
     compute_threads: ComputeThreads
     audit: AuditTrail | None = None
     feedback: Feedback | None = None

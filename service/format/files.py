@@ -32,6 +32,8 @@ BLOCK_BYTES = 2**20
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})  # or the user's share of it
 
 STAGING = ".staging-"
+COPY_AGAIN = "fit the bundle again, or copy it whole"
+ELSEWHERE = "choose another destination"
 
 T = TypeVar("T")
 
@@ -39,7 +41,7 @@ T = TypeVar("T")
 class BundleError(ValueError):
     """A bundle was refused. `file` is the file at fault; the message names what was found and the remedy."""
 
-    def __init__(self, file: Path | str, problem: str, remedy: str = "fit the bundle again, or copy it whole") -> None:
+    def __init__(self, file: Path | str, problem: str, remedy: str = COPY_AGAIN) -> None:
         self.file, self.remedy = str(file), remedy
         self.problem = printable(" ".join(problem.split()))[:1000]  # one line, whatever a hostile file holds
         super().__init__(f"{printable(self.file)}: {self.problem} (remedy: {printable(remedy)})")
@@ -83,7 +85,7 @@ def staged_bundle(out: Path) -> Iterator[Path]:
     """
     out = Path(os.path.abspath(out))
     check_destination(out)
-    try:
+    with explained_writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         _remove_abandoned(out)
         with _locked_folder(out) as staging:
@@ -93,23 +95,41 @@ def staged_bundle(out: Path) -> Iterator[Path]:
                 file.chmod(0o644)
             check_destination(out)
             _publish(staging, out)
+
+
+@contextlib.contextmanager
+def explained_writing(out: Path) -> Iterator[None]:
+    """`BundleError` for `OSError`: what was to be written to `out` could not be."""
+    try:
+        yield
     except OSError as error:
         problem = f"could not be written ({error.strerror or error})"
-        full = error.errno in DISK_FULL
-        remedy = "free some space, or choose another destination" if full else "choose another destination"
+        remedy = f"free some space, or {ELSEWHERE}" if error.errno in DISK_FULL else ELSEWHERE
         raise BundleError(out, problem, remedy) from error
 
 
 @contextlib.contextmanager
 def _locked_folder(out: Path) -> Iterator[Path]:
     """A new folder beside `out`, locked while its process lives, and removed with the block."""
-    staging = Path(tempfile.mkdtemp(prefix=f".{out.name}{STAGING}", dir=out.parent))
-    handle = os.open(staging, os.O_RDONLY)
+    staging, handle = _new_locked(out)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
         yield staging
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+        os.close(handle)
+
+
+def _new_locked(out: Path) -> tuple[Path, int]:
+    """A new folder and its locked handle; another process may take one that is not locked yet for abandoned."""
+    while True:
+        staging = Path(tempfile.mkdtemp(prefix=f".{out.name}{STAGING}", dir=out.parent))
+        try:
+            handle = os.open(staging, os.O_RDONLY)
+        except FileNotFoundError:
+            continue
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.fstat(handle).st_nlink and staging.exists():
+            return staging, handle
         os.close(handle)
 
 
@@ -203,8 +223,13 @@ def _publish(staging: Path, out: Path) -> None:
     rename fails: for an instant there is no bundle, but never half of one.
     """
     if not out.exists():
-        os.rename(staging, out)
-    elif not _exchange(staging, out):
+        try:
+            os.rename(staging, out)
+            return
+        except OSError:
+            if not out.exists():
+                raise  # or else another process was first
+    if not _exchange(staging, out):
         aside = Path(tempfile.mkdtemp(prefix=f".{out.name}.old.", dir=out.parent))
         try:
             os.rename(out, aside / out.name)

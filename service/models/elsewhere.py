@@ -1,5 +1,6 @@
 """The bundles that the settings name by a URI: fetched at the start, and looked for again."""
 
+import asyncio
 import logging
 
 from probity.service.bundle import BundleError
@@ -21,22 +22,37 @@ def fetch_bundles(settings: Settings) -> None:
 
 
 class Elsewhere:
-    """Looks for what has changed since. What fails is logged, once until it changes."""
+    """Brings what has changed since to the folders from which it is served. A place that does not answer delays no
+    other, and what fails is logged, once until it changes."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings, self._trouble = settings, dict[str, str]()
+        self._busy = {uri: asyncio.Lock() for uri in settings.uris}
 
-    def fetch(self) -> None:
-        """Bring what has changed to the folders from which it is served."""
-        for uri in self._settings.uris:
-            trouble = self._pull(uri)
-            if trouble and trouble != self._trouble.get(uri):
-                log.error("%s; what is served stays", trouble)
-            self._trouble[uri] = trouble
+    async def watch(self, seconds: float) -> None:
+        """Look every `seconds`, for ever."""
+        while self._busy:
+            await asyncio.sleep(seconds)
+            await self.fetch()
+
+    async def fetch(self) -> None:
+        """Look once, but where a look still lasts."""
+        await asyncio.gather(*(self._fetch(uri) for uri, busy in self._busy.items() if not busy.locked()))
+
+    async def _fetch(self, uri: str) -> None:
+        async with self._busy[uri]:
+            trouble = await asyncio.to_thread(self._pull, uri)
+        if trouble and trouble != self._trouble.get(uri):
+            log.error("%s; what is served stays", trouble)
+        self._trouble[uri] = trouble
 
     def _pull(self, uri: str) -> str:
+        """Why it could not be had; empty where it could."""
         try:
             pull(uri, kept_at(uri, self._settings.cache_dir or cache_folder()), verifier(self._settings))
         except BundleError as error:
             return str(error)
+        except Exception as error:
+            log.exception("%s: could not be fetched", printable(uri))
+            return f"{uri}: {type(error).__name__}"
         return ""

@@ -27,8 +27,8 @@ Required = Literal["named", "all", "any"]
 
 class Repository:
     """`folders` are bundles; each folder inside `models_folder` that holds a bundle (or, one level deeper, several
-    versions) is one too. `load` reads a bundle (in a thread), `serve` puts a queue before it; `fetch` brings bundles
-    from elsewhere to their folders (in a thread). records: what is known of each bundle's folder."""
+    versions) is one too. `load` reads a bundle (in a thread), `serve` puts a queue before it. records: what is known of
+    each bundle's folder."""
 
     def __init__(
         self,
@@ -38,10 +38,8 @@ class Repository:
         metrics: Metrics,
         folders: Iterable[Path] = (),
         models_folder: Path | None = None,
-        fetch: Callable[[], None] = lambda: None,
     ) -> None:
         self.store, self._load, self._serve, self._metrics = store, load, serve, metrics
-        self._fetch = fetch
         self._folders, self._models_folder = list(folders), models_folder
         self.records: dict[Path, FolderRecord] = {}
         self._versions: dict[str, str] = {}
@@ -102,7 +100,6 @@ class Repository:
 
     async def refresh(self) -> None:
         """Load what is new or changed, unload what is gone."""
-        await asyncio.to_thread(self._fetch)
         await self._renew_in_order(await self._changed())
         self._note_unanswered()
 
@@ -166,7 +163,6 @@ class Repository:
             if self.store.loading:
                 continue
             try:
-                await asyncio.to_thread(self._fetch)
                 for record, stamp in await self._changed():
                     self._start(self._renew(record, stamp))
                 self._note_unanswered()

@@ -293,6 +293,8 @@ def in_terminal() -> bool:
 async def _refreshed(runtime: Runtime) -> None:
     try:
         await runtime.repository.refresh()
+        await runtime.elsewhere.fetch()
+        await runtime.repository.refresh()
     except OSError as error:
         log.error("the models' folder cannot be read, the loaded models stay: %s", printable(str(error)))
 

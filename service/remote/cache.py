@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from probity.service.bundle import Verify
-from probity.service.format.files import MANIFEST, BundleError
+from probity.service.format.files import ELSEWHERE, MANIFEST, BundleError
 from probity.service.format.text import printable
 from probity.service.remote.errors import UnreachableError
 from probity.service.remote.places import is_uri
@@ -38,6 +38,7 @@ def fetched(uri: str, cache: Path | None = None, verify: Verify | None = None, p
     Raises `BundleError` where the place answers that there is none, or refuses, and where there is no copy.
     """
     folder = kept_at(uri, cache_folder() if cache is None else cache)
+    log.info("%s: fetching", printable(uri))
     try:
         pull(uri, folder, verify, progress)
     except UnreachableError as error:
@@ -47,7 +48,7 @@ def fetched(uri: str, cache: Path | None = None, verify: Verify | None = None, p
     except BundleError as error:
         if not error.file.startswith(str(folder)):
             raise
-        remedy = f"let this process write there, or name another folder as {VARIABLE}"
+        remedy = error.remedy.replace(ELSEWHERE, f"name another folder as {VARIABLE}")
         raise BundleError(error.file, error.problem, remedy) from None
     return folder
 
@@ -58,10 +59,17 @@ def pretrained(name: Path | str, revision: str | None = None, cache: Path | None
     revision: a branch, a tag or a commit there. Raises `BundleError`, and `ValueError` for a revision of anything else.
     """
     text, of_hub = str(name), False
-    if not is_uri(text) and not Path(text).exists() and re.fullmatch(r"[\w.-]+/[\w.-]+", text):
+    if not is_uri(text) and not Path(text).exists() and re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", text):
         text, of_hub = f"hf://{text}", True
     if revision is not None:
         if not of_hub:
             raise ValueError(f"revision: found {revision!r:.100} beside {text!r:.200}, expected OWNER/NAME on the Hub")
         text += f"@{quote(revision, safe='')}"
-    return fetched(text, cache) if is_uri(text) else Path(text)
+    if not is_uri(text):
+        return Path(text)
+    try:
+        return fetched(text, cache)
+    except BundleError as error:
+        if not of_hub:
+            raise
+        raise BundleError(error.file, f"{error.problem}; there is no folder {name} either", error.remedy) from None

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from probity.service.format.files import DISK_FULL, BundleError
+from probity.service.format.files import DISK_FULL, README, BundleError
 from probity.service.remote.errors import UnreachableError, needed
 from probity.service.remote.place import Report, check_size, left_over, unheard
 
 PARTS = re.compile(r"(?P<repository>[^/@]+/[^/@]+)(?:@(?P<revision>[^/@]+))?(?:/(?P<folder>[^@]+?))?/?")
 FORM = "hf://OWNER/NAME[@REVISION][/FOLDER]"
+READ_SECONDS = 30
 LOG_IN = "check the name; of a private repository, set HF_TOKEN to a token that may read it"
 
 
@@ -57,22 +58,26 @@ class Hub:
                     revision=self._commit,
                     local_dir=scratch,
                     endpoint=self._endpoint,
-                    tqdm_class=_silent(self.uri),
+                    tqdm_class=_counting(f"{self.uri}/{name}", limit, report),
                 )
             Path(downloaded).rename(file)
         check_size(f"{self.uri}/{name}", file.stat().st_size, limit)
-        report(file.stat().st_size)
         return True
 
-    def store(self, files: Mapping[str, Path], replace: bool) -> str:  # noqa: ARG002  the commits of before stay
-        """One commit, to a repository that is made, private, where there is none."""
+    def store(self, files: Mapping[str, Path], replace: bool) -> str:
+        """One commit, to a repository that is made, private, where there is none; the commits of before stay.
+
+        A README.md that is there stays too, unless it is to be replaced: people write on it.
+        """
         add, delete = self._hub.CommitOperationAdd, self._hub.CommitOperationDelete
         with self._explained():
             self._api.create_repo(self._repository, private=True, exist_ok=True)
             self._commit = None
             self._look()
             gone = [self._inside(name) for name in left_over(files)]
-            operations = [add(self._inside(name), str(file)) for name, file in files.items()]
+            keeps = set() if replace else {self._inside(README)} & self._sizes.keys()
+            inside = {self._inside(name): file for name, file in files.items()}
+            operations = [add(path, str(file)) for path, file in inside.items() if path not in keeps]
             operations += [delete(path) for path in gone if path in self._sizes]
             made = self._api.create_commit(
                 self._repository, operations, commit_message="Push a bundle", revision=self._revision
@@ -89,7 +94,9 @@ class Hub:
     def _look(self) -> None:
         """The commit, and the sizes of its files."""
         with self._explained():
-            found = self._api.model_info(self._repository, revision=self._revision, files_metadata=True)
+            found = self._api.model_info(
+                self._repository, revision=self._revision, files_metadata=True, timeout=READ_SECONDS
+            )
         self._commit = found.sha
         self._sizes = {file.rfilename: file.size or 0 for file in found.siblings or ()}
 
@@ -122,12 +129,18 @@ class Hub:
         return BundleError(self.uri, f"the Hub refused ({status}): {said}", "set HF_TOKEN to a token that may do this")
 
 
-def _silent(uri: str) -> Any:
-    """The class of a progress bar that shows nothing: a service's log is no terminal."""
+def _counting(uri: str, limit: int, report: Report) -> Any:
+    """The class of a progress bar that shows nothing, a service's log being no terminal, and ends what is too long."""
     tqdm: Any = needed("huggingface_hub.utils", uri).tqdm
 
-    class Silent(tqdm):  # type: ignore[misc]
+    class Counting(tqdm):  # type: ignore[misc]
         def __init__(self, *arguments: Any, **options: Any) -> None:
             super().__init__(*arguments, **{**options, "disable": True})
+            self.done = 0
 
-    return Silent
+        def update(self, count: float | None = 1) -> None:
+            self.done += int(count or 0)
+            check_size(uri, self.done, limit)
+            report(int(count or 0))
+
+    return Counting

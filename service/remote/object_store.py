@@ -5,15 +5,19 @@ Who may read is said by the variables of each cloud's own tools (`AWS_ACCESS_KEY
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from probity.service.format.files import BLOCK_BYTES, MANIFEST, BundleError
 from probity.service.remote.errors import UnreachableError, needed
 from probity.service.remote.place import Report, left_over, opened, refuse_bundle_there, unheard, write_blocks
 
+T = TypeVar("T")
 STORES = {"s3": "S3Store", "gs": "GCSStore", "az": "AzureStore"}
 CREDENTIALS = {
     "s3": "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION; AWS_SKIP_SIGNATURE=true for a public bucket",
@@ -21,9 +25,9 @@ CREDENTIALS = {
     "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
 }
 # A service that starts waits for this before it serves the copy of before.
-RETRIES, RETRY_SECONDS, CONNECT_SECONDS = 3, 20, 5
-# obstore allows http:// only where it is asked to; an endpoint without TLS is one that the operator named.
-CLIENT = {"allow_http": True, "connect_timeout": timedelta(seconds=CONNECT_SECONDS), "timeout": timedelta(minutes=10)}
+RETRIES, RETRY_SECONDS, CONNECT_SECONDS, READ_SECONDS = 3, 20, 5, 30
+FILE_HOURS = 6
+PASSING = re.compile(r" in [\d.]+(?:ns|µs|ms|s)\b|(?<=://)[^/@\s]+@")  # what differs each time, and a password
 
 
 class ObjectStore:
@@ -33,19 +37,28 @@ class ObjectStore:
         self.uri = f"{scheme}://{bucket}/{prefix}"
         self._scheme, self._obstore = scheme, needed("obstore", self.uri)
         store = getattr(needed("obstore.store", self.uri), STORES[scheme])
+        client = {
+            "allow_http": True,  # of an endpoint without TLS, which is one that the operator named
+            "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
+            "read_timeout": timedelta(seconds=READ_SECONDS),
+            "timeout": timedelta(hours=FILE_HOURS),
+        }
         retry = {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=RETRY_SECONDS)}
         with self._explained():
-            self._store = store(bucket, prefix=prefix, client_options=CLIENT, retry_config=retry)
+            self._store = store(bucket, prefix=prefix, client_options=client, retry_config=retry)
 
     def fetch(self, name: str, file: Path, limit: int, report: Report = unheard) -> bool:
         """Stream one object into the file."""
-        errors, uri = self._obstore.exceptions, f"{self.uri}/{name}"
         with self._explained():
-            try:
-                found = self._obstore.get(self._store, name)
-            except (FileNotFoundError, errors.NotFoundError):
-                return False
-            write_blocks(map(bytes, found.stream(min_chunk_size=BLOCK_BYTES)), file, uri, limit, report)
+            return in_thread(lambda: self._fetch(name, file, limit, report))
+
+    def _fetch(self, name: str, file: Path, limit: int, report: Report) -> bool:
+        try:
+            found = self._obstore.get(self._store, name)
+        except (FileNotFoundError, self._obstore.exceptions.NotFoundError):
+            return False
+        blocks = map(bytes, found.stream(min_chunk_size=BLOCK_BYTES))
+        write_blocks(blocks, file, f"{self.uri}/{name}", limit, report)
         return True
 
     def store(self, files: Mapping[str, Path], replace: bool) -> str:
@@ -84,6 +97,8 @@ class ObjectStore:
             yield
         except BundleError:
             raise
+        except ValueError as error:
+            raise BundleError(self.uri, f"found another form of URI: {error}", "correct it") from None
         except (PermissionError, errors.PermissionDeniedError, errors.UnauthenticatedError) as error:
             remedy = f"check what may be read, and {CREDENTIALS[self._scheme]}"
             raise BundleError(self.uri, f"access was refused: {_first_line(error)}", remedy) from None
@@ -94,6 +109,20 @@ class ObjectStore:
             raise UnreachableError(self.uri, f"did not answer: {_first_line(error)}", remedy) from None
 
 
+def in_thread(work: Callable[[], T]) -> T:
+    """The result of the work, in a thread of its own: a signal does not reach Python while obstore waits."""
+    done = Future[T]()
+
+    def run() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:
+            done.set_exception(error)
+
+    threading.Thread(target=run, name="probity-fetch", daemon=True).start()
+    return done.result()
+
+
 def _first_line(error: Exception) -> str:
     """Of an error of obstore, whose other lines are of its own debugging."""
-    return f"{error}".strip().partition("\n")[0][:400]
+    return PASSING.sub("", f"{error}".strip().partition("\n")[0])[:400]

@@ -11,7 +11,9 @@ from probity.service.remote.object_store import STORES, ObjectStore
 from probity.service.remote.place import Place
 
 FORMS = (hub.FORM, *(f"{scheme}://BUCKET/PREFIX" for scheme in STORES), registry.FORM)
-BUCKET = re.compile(r"(?P<bucket>[A-Za-z0-9][A-Za-z0-9._-]*)/(?P<prefix>[^?#]*[^/?#])/?")
+BUCKET = re.compile(
+    r"(?P<bucket>[A-Za-z0-9][A-Za-z0-9._-]*)/(?P<prefix>(?!\.{1,2}(?:/|$))[^/?#,\s]+(?:/(?!\.{1,2}(?:/|$))[^/?#,\s]+)*)/?"
+)
 
 
 def is_uri(text: str) -> bool:

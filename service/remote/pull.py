@@ -15,7 +15,15 @@ from probity.service.bundle import (
     read_bundle,
     read_head,
 )
-from probity.service.format.files import MANIFEST, README, SIGNATURE, BundleError, staged_bundle
+from probity.service.format.files import (
+    COPY_AGAIN,
+    MANIFEST,
+    README,
+    SIGNATURE,
+    BundleError,
+    explained_writing,
+    staged_bundle,
+)
 from probity.service.remote.place import Place
 from probity.service.remote.places import place_of
 
@@ -35,8 +43,7 @@ def pull(uri: str, out: Path, verify: Verify | None = None, progress: Progress =
     fetched. Only what the manifest lists is fetched, up to the size that it says. Raises `BundleError`, and
     `UnreachableError`, one of these, where the place does not answer.
     """
-    with place_of(uri) as place, tempfile.TemporaryDirectory(prefix="probity-") as scratch:
-        head = Path(scratch)
+    with place_of(uri) as place, _beside(out) as head:
         with _said_of(uri, head):
             manifest = _head(place, uri, head, verify)
         if not _holds(out, head, manifest):
@@ -47,6 +54,15 @@ def pull(uri: str, out: Path, verify: Verify | None = None, progress: Progress =
                         (folder / name).write_bytes((head / name).read_bytes())
                 read_bundle(folder, verify)
     return manifest
+
+
+@contextlib.contextmanager
+def _beside(out: Path) -> Iterator[Path]:
+    """A folder for what is fetched first, on the disk of `out`."""
+    with explained_writing(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".head-", dir=out.parent) as scratch:
+            yield Path(scratch)
 
 
 def _head(place: Place, uri: str, folder: Path, verify: Verify | None) -> Manifest:
@@ -99,4 +115,5 @@ def _said_of(uri: str, folder: Path) -> Iterator[None]:
     except BundleError as error:
         if not error.file.startswith(str(folder)):
             raise
-        raise BundleError(uri + error.file.removeprefix(str(folder)), error.problem, error.remedy) from None
+        remedy = "push the bundle again" if error.remedy == COPY_AGAIN else error.remedy
+        raise BundleError(uri + error.file.removeprefix(str(folder)), error.problem, remedy) from None

@@ -3,17 +3,20 @@
 from pathlib import Path
 
 from probity.service.bundle import read_bundle
-from probity.service.format.files import MANIFEST, README, SIGNATURE
-from probity.service.remote.places import place_of
+from probity.service.format.files import MANIFEST, README, SIGNATURE, BundleError
+from probity.service.remote.places import is_uri, place_of
 
 
-def push(bundle: Path, uri: str, replace: bool = False) -> str:
+def push(bundle: Path | str, uri: str, replace: bool = False) -> str:
     """Copy the bundle with its signature and its README.md to `uri`; returns the URI of just this bundle.
 
     Only a sound bundle is copied. Raises `BundleError`: for one that is none, where another is there that is not to be
     replaced (a repository of the Hub keeps it in its history), and where the place refuses or does not answer.
     """
+    if is_uri(str(bundle)):
+        raise BundleError(str(bundle), "found a URI, expected the folder of a bundle", "fetch it with `probity pull`")
     manifest = read_bundle(bundle).manifest
+    bundle = Path(bundle)
     beside = [name for name in (SIGNATURE, README) if (bundle / name).is_file()]
     files = {name: bundle / name for name in (*manifest.files, *beside, MANIFEST)}
     with place_of(uri) as place:

@@ -6,6 +6,7 @@
 import contextlib
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -22,7 +23,7 @@ REFERENCE = re.compile(
 WITHOUT_TLS = re.compile(r"(localhost|127\.[0-9.]+|\[::1\])(:[0-9]+)?")  # as docker has it
 TITLE, MANIFEST_TYPE = "org.opencontainers.image.title", "application/vnd.oci.image.manifest.v1+json"
 FILE_TYPE = "application/octet-stream"
-CONNECT_SECONDS, READ_SECONDS, RETRIES, BACKOFF_SECONDS = 5, 60, 3, 0.5
+CONNECT_SECONDS, READ_SECONDS, RETRIES, BACKOFF_SECONDS = 5, 30, 3, 0.5
 MAX_MANIFEST_BYTES = 4 * 2**20  # as registries have it
 FORM = "oci://HOST/REPOSITORY:TAG, or with @sha256:DIGEST"
 LOG_IN = "check the name; of a private repository, run `docker login` or `oras login` first"
@@ -37,8 +38,8 @@ class Registry:
         if found is None:
             raise BundleError(self.uri, "found another form of URI", f"give {FORM}")
         self._host, self._repository, self._digest = found["host"], found["repository"], found["digest"]
-        self._container: Any = needed("oras.container", self.uri).Container(rest)
-        self._registry = _client(self.uri, self._host)
+        self._container = _container(self.uri, found)
+        self._opened: Any = None
         self._layers: dict[str, dict[str, Any]] | None = None
 
     def fetch(self, name: str, file: Path, limit: int, report: Report = unheard) -> bool:
@@ -72,33 +73,46 @@ class Registry:
                 refuse_bundle_there(self.uri, "tag")
             parts = [f"{file}:{FILE_TYPE}" for file in files.values()]
             pushed = self._registry.push(
-                self._container.uri, files=parts, disable_path_validation=True, quiet=True, do_chunked=False
+                self._container,
+                config_path=_docker_config(),
+                files=parts,
+                disable_path_validation=True,
+                quiet=True,
+                do_chunked=False,
             )
         digest = pushed.headers.get("Docker-Content-Digest")
         return f"oci://{self._host}/{self._repository}@{digest}" if digest else self.uri
 
     def close(self) -> None:
         """Close the connections."""
-        self._registry.session.close()
+        if self._opened is not None:
+            self._opened.session.close()
+
+    @property
+    def _registry(self) -> Any:
+        """The client, which knows how the registry wants to be asked, and by whom."""
+        if self._opened is None:
+            self._opened = _client(self.uri, self._container)
+        return self._opened
 
     def _look(self) -> dict[str, dict[str, Any]]:
         """The layers by the names of their files; none where the artifact is not there."""
-        registry, container = self._registry, self._container
-        registry.auth.load_configs(container)
-        url = f"{registry.prefix}://{container.manifest_url()}"
-        response = registry.do_request(url, "GET", headers={"Accept": MANIFEST_TYPE})
-        if response.status_code == 404:
-            return {}
-        response.raise_for_status()
+        registry = self._registry
+        url = f"{registry.prefix}://{self._container.manifest_url()}"
+        with registry.do_request(url, "GET", headers={"Accept": MANIFEST_TYPE}, stream=True) as response:
+            if response.status_code == 404:
+                return {}
+            response.raise_for_status()
+            content = _limited(response, self.uri)
         if self._digest is not None:
-            hashed = f"sha256:{hashlib.sha256(response.content).hexdigest()}"
+            hashed = f"sha256:{hashlib.sha256(content).hexdigest()}"
             if hashed != self._digest:
                 raise BundleError(self.uri, f"found an artifact with {hashed}", "push it again")
-        return self._named(response.content)
+        return self._named(content)
 
     def _named(self, manifest: bytes) -> dict[str, dict[str, Any]]:
         try:
-            layers = json.loads(manifest[: MAX_MANIFEST_BYTES + 1])["layers"]
+            layers = json.loads(manifest)["layers"]
             named = {
                 str(layer["annotations"][TITLE]): layer for layer in layers if TITLE in layer.get("annotations", {})
             }
@@ -122,6 +136,8 @@ class Registry:
             raise BundleError(self.uri, f"access was refused: {error}", LOG_IN) from None
         except requests.HTTPError as error:
             raise self._refused(error.response.status_code) from None
+        except (requests.InvalidURL, requests.MissingSchema, requests.InvalidSchema) as error:
+            raise BundleError(self.uri, f"the registry leads elsewhere: {error}", "check the host") from None
         except requests.RequestException as error:
             problem = f"did not answer: {type(error).__name__}: {error}"
             raise UnreachableError(self.uri, problem, "check the network and the host") from None
@@ -134,7 +150,50 @@ class Registry:
         return BundleError(self.uri, f"the registry refused ({status})", LOG_IN)
 
 
-def _client(uri: str, host: str) -> Any:
+def _limited(response: Any, uri: str) -> bytes:
+    content = b""
+    for block in response.iter_content(BLOCK_BYTES):
+        content += block
+        check_size(uri, len(content), MAX_MANIFEST_BYTES)
+    return content
+
+
+def _container(uri: str, found: "re.Match[str]") -> Any:
+    """What the URI names, as oras has it; oras itself would take a host without a dot for a folder of docker.io."""
+    container: Any = needed("oras.container", uri).Container("any")
+    container.registry, container.namespace, container.repository = found["host"], None, found["repository"]
+    container.tag, container.digest = found["tag"], found["digest"]
+    return container
+
+
+def _docker_config() -> str | None:
+    """The file with the logins, where it is not the usual one."""
+    folder = os.environ.get("DOCKER_CONFIG")
+    return None if not folder else str(Path(folder) / "config.json")
+
+
+def _client(uri: str, container: Any) -> Any:
+    """oras' client, for the scheme by which the registry wants to know who asks; raises `BundleError`."""
+    host = container.registry
+    client = _patient(uri, host, "token")
+    challenge = client.session.get(f"{client.prefix}://{host}/v2/").headers.get("WWW-Authenticate", "")
+    scheme, _, rest = challenge.partition(" ")
+    if scheme.lower() == "basic":
+        client.session.close()
+        client = _patient(uri, host, "basic")
+    elif scheme and re.search(r'realm="https?://', rest) is None:
+        raise BundleError(uri, f"found the challenge {challenge!r:.200}, expected Basic, or Bearer with a URL", LOG_IN)
+    config = _docker_config()
+    try:
+        client.auth.load_configs(container, configs=None if config is None else [config])
+    except json.JSONDecodeError as error:
+        raise BundleError(uri, f"the logins of docker (config.json) cannot be read: {error}", "mend the file") from None
+    if scheme.lower() == "basic" and not getattr(client.auth, "_basic_auth", None):
+        raise BundleError(uri, "access was refused: the registry asks for a user and a password", LOG_IN)
+    return client
+
+
+def _patient(uri: str, host: str, scheme: str) -> Any:
     """oras' client with limits on how long it waits: its own retries take the most of a minute, and no call ends."""
     provider: Any = needed("oras.provider", uri)
     adapters: Any = needed("requests.adapters", uri)
@@ -148,10 +207,12 @@ def _client(uri: str, host: str) -> Any:
             options["timeout"] = CONNECT_SECONDS, READ_SECONDS
             return super().send(request, *arguments, **options)
 
-    client = Client(hostname=host, insecure=WITHOUT_TLS.fullmatch(host) is not None)
-    retries = retry(RETRIES, backoff_factor=BACKOFF_SECONDS, status_forcelist=(502, 503, 504), raise_on_status=False)
-    for scheme in ("http://", "https://"):
-        client.session.mount(scheme, Patient(max_retries=retries))
+    client = Client(hostname=host, insecure=WITHOUT_TLS.fullmatch(host) is not None, auth_backend=scheme)
+    retries = retry(
+        RETRIES, read=0, backoff_factor=BACKOFF_SECONDS, status_forcelist=(502, 503, 504), raise_on_status=False
+    )
+    for prefix in ("http://", "https://"):
+        client.session.mount(prefix, Patient(max_retries=retries))
     return client
 
 

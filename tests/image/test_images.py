@@ -17,7 +17,10 @@ from typing import Any
 
 import pytest
 
+from probity.service.bundle import read_bundle
+from probity.service.remote.push import push
 from tests.support.bundles import TEXT_SPEC, tokenizer_json, write_linear
+from tests.support.places import running
 from tests.support.server import ROOT
 
 PODMAN = os.environ.get("PROBITY_TEST_PODMAN", "")
@@ -156,6 +159,21 @@ def test_the_service_reads_texts(tmp_path: Path) -> None:
     )
     options = ["--rm", "--no-healthcheck", *HARDENED, f"--volume={path}:/bundle:ro", "--entrypoint=python"]
     assert podman("run", *options, SERVICE, "-c", code).stdout.startswith("['")
+
+
+@pytest.mark.parametrize("kind", ["s3", "hf", "oci"])
+def test_the_service_fetches_bundles(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = (
+        "import sys; from probity.service.predictor import Predictor as P; print(P.from_pretrained(sys.argv[1]).digest)"
+    )
+    with running(kind, tmp_path) as place:
+        for name, value in place.environment.items():
+            monkeypatch.setenv(name, value)
+        push(GOLDEN / "bundle", place.uri)
+        variables = [f"--env={name}={value}" for name, value in place.environment.items()]
+        options = ["--rm", "--no-healthcheck", *HARDENED, "--tmpfs=/tmp", *variables, "--entrypoint=python"]
+        found = podman("run", *options, SERVICE, "-c", code, place.uri).stdout
+    assert found.strip() == read_bundle(GOLDEN / "bundle").digest
 
 
 @pytest.mark.parametrize("image", [SERVICE, OFFLINE])

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner, Result
 
 from probity.cli import app
@@ -267,6 +268,13 @@ def test_numbers_on_the_command_line(text: str, value: Any) -> None:
 def without_torch(*arguments: object) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-c", WITHOUT_TORCH, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("command", sorted(typer.main.get_group(app).commands))
+def test_every_command_has_help(command: str) -> None:
+    shown = CliRunner().invoke(app, [command, "--help"])
+    assert shown.exit_code == 0, shown.output
+    assert "Usage" in shown.output
 
 
 @pytest.mark.parametrize("command", [("--help",), ("serve", "--help"), ("fit", "--help"), ("inspect", "--help")])

@@ -85,6 +85,19 @@ def test_a_signature_is_demanded_and_checked(hub: FakeHub, tmp_path: Path) -> No
         assert pulled.exit_code == expected, pulled.output
 
 
+def test_a_uri_of_any_command_must_be_signed_where_the_service_would_demand_it(
+    hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = tmp_path / "key.pem"
+    assert probity("keys", "signing", key).exit_code == 0
+    assert probity("push", BUNDLE, URI).exit_code == 0
+    monkeypatch.setenv("PROBITY_TRUSTED_KEYS", f"{key}.pub")
+    for arguments in (["inspect", URI], ["pull", URI, "--out", tmp_path / "here"]):
+        found = probity(*arguments)
+        assert found.exit_code == 2
+        assert "found no signature" in found.output
+
+
 def test_a_new_repository_is_private_and_the_hub_learns_nothing_of_this_machine(hub: FakeHub, tmp_path: Path) -> None:
     variables = environment(HF_ENDPOINT=hub.url, HF_TOKEN="hf_secret", HOME=str(tmp_path))
     variables.pop("HF_HUB_DISABLE_TELEMETRY", None)

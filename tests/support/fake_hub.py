@@ -23,7 +23,7 @@ Files = dict[str, bytes]
 class FakeHub:
     """Repositories with the files of each commit, and the branches that lead to one; `requests` with their headers.
 
-    `status`: what every request is refused with (0: none is).
+    `status`: what every request is refused with (0: none is); `longer`: files that have so many more bytes than said.
     """
 
     url: str = ""
@@ -32,6 +32,7 @@ class FakeHub:
     private: dict[str, bool] = field(default_factory=dict)
     requests: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     status: int = 0
+    longer: dict[str, int] = field(default_factory=dict)
 
     def commit(self, repository: str, files: Files, branch: str = "main") -> str:
         """Put these files, and no others, on the branch; returns the commit."""
@@ -84,7 +85,8 @@ class _Handler(Answering):
             return
         commit, files = found
         tag = hashlib.sha1(files[path]).hexdigest()
-        self.answer(200, files[path], {"ETag": f'"{tag}"', "X-Repo-Commit": commit})
+        content = files[path] + b" " * self.hub.longer.get(path, 0)
+        self.answer(200, content, {"ETag": f'"{tag}"', "X-Repo-Commit": commit})
 
     def do_POST(self) -> None:
         self.note()

@@ -16,13 +16,20 @@ storage:
   filesystem: {{rootdirectory: {folder}}}
 http: {{addr: "127.0.0.1:0"}}
 """
+USER, PASSWORD = "user", "secret"
+PASSWORDS = f"{USER}:$2y$05$abcdefghijklmnopqrstuuOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0a\n"  # bcrypt
+AUTHENTICATION = "auth: {{htpasswd: {{realm: Registry, path: {file}}}}}\n"
 
 
 @contextlib.contextmanager
-def registry(folder: Path) -> Iterator[str]:
-    """HOST:PORT of an empty registry."""
+def registry(folder: Path, passwords: bool = False) -> Iterator[str]:
+    """HOST:PORT of an empty registry; passwords: it asks for one."""
     file = folder / "registry.yml"
-    file.write_text(CONFIGURATION.format(folder=folder / "registry"))
+    text = CONFIGURATION.format(folder=folder / "registry")
+    if passwords:
+        (folder / "htpasswd").write_text(PASSWORDS)
+        text += AUTHENTICATION.format(file=folder / "htpasswd")
+    file.write_text(text)
     assert PROGRAM is not None
     process = subprocess.Popen(
         [PROGRAM, "serve", str(file)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

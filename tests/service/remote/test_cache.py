@@ -101,5 +101,11 @@ def test_a_revision_belongs_to_the_hub(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_no_hub(tmp_path: Path) -> None:
-    with pytest.raises(BundleError, match="no such folder"):
-        Predictor.from_pretrained(tmp_path / "none")
+    for name in (tmp_path / "none", "./none", "../none"):
+        with pytest.raises(BundleError, match="no such folder"):
+            Predictor.from_pretrained(name)
+
+
+def test_a_name_of_the_hub_that_is_not_there_may_be_a_folder_that_is_not_there(hub: World) -> None:
+    with pytest.raises(BundleError, match=r"found no such repository.*; there is no folder bundles/mine either"):
+        Predictor.from_pretrained("bundles/mine")
