@@ -16,7 +16,7 @@ import typer
 from probity.card import print_card, print_error, print_lines, print_standalone
 from probity.evaluation_table import check_json, evaluation_json, print_evaluation, write_json
 from probity.fit_options import parsed, with_config_options
-from probity.option_types import share_of, whole_number
+from probity.option_types import share_of, version_share, whole_number
 from probity.pin import pin_version
 from probity.policy_options import open_predictor, with_policy_options
 from probity.service.__main__ import serve
@@ -25,6 +25,7 @@ from probity.service.format.files import MANIFEST, check_new, check_writable, re
 from probity.service.format.text import suggestion
 from probity.service.keys import app as keys
 from probity.service.keys import sign
+from probity.service.models.versions_file import read_versions
 from probity.service.process.startup_signals import Terminated
 from probity.service.remote.places import FORMS
 from probity.service.remote.push import push
@@ -481,6 +482,12 @@ def pin(
     name: Annotated[str, typer.Argument(help="Name of a model.")],
     version: Annotated[str | None, typer.Argument(help="The version that is to answer.", show_default=False)] = None,
     latest: Annotated[bool, typer.Option("--latest", help="Let the latest version answer again.")] = False,
+    canary: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="VERSION=SHARE", help="Another version for a share of the requests, such as 10=0.1; several times."
+        ),
+    ] = None,
 ) -> None:
     """Choose which version of a model answers the requests that name none, whatever versions come later.
 
@@ -490,12 +497,16 @@ def pin(
         if (version is None) != latest:
             found = "neither" if version is None else "both"
             raise ValueError(f"found {found}, expected a version or --latest")
-        pin_version(models, name, version)
+        shares = dict(map(version_share, canary or ()))
+        if shares and version is None:
+            raise ValueError("--canary: found it beside --latest, expected a version to pin")
+        pin_version(models, name, version, shares)
     except ValueError as error:
         fail(str(error))
     except OSError as error:
         fail(f"{models}: {error.strerror or error}")
-    print_lines([f"{name}: {'the latest version' if version is None else f'version {version}'} answers"])
+    answering = "the latest version" if version is None else str(read_versions(models)[name])
+    print_lines([f"{name}: {answering} answers"])
 
 
 @app.command()

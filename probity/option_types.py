@@ -36,3 +36,14 @@ def share_of(text: str) -> tuple[int, int]:
     if found is None or int(found[1]) > int(found[2]):
         raise ValueError(f"--rows: found {text!r:.50}, expected I/N, such as 1/4 for the first of four parts")
     return int(found[1]), int(found[2])
+
+
+def version_share(text: str) -> tuple[str, float]:
+    """`VERSION=SHARE` -> both; raises `ValueError`."""
+    version, separator, share = text.rpartition("=")
+    try:
+        if version and separator:
+            return version, float(share)
+    except ValueError:
+        pass
+    raise ValueError(f"--canary: found {text!r:.80}, expected VERSION=SHARE, such as 10=0.1")

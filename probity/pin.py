@@ -1,27 +1,42 @@
 """`probity pin`: which version of a model answers the requests that name none."""
 
+from collections.abc import Mapping
 from pathlib import Path
+
+from pydantic import ValidationError
 
 from probity.service.bundle import BundleError, read_manifest
 from probity.service.models.folders import bundles_in
 from probity.service.models.store import version_key
-from probity.service.models.versions_file import locked, read_versions, write_versions
+from probity.service.models.versions_file import Pinned, locked, read_versions, write_versions
 
 
-def pin_version(models: Path, name: str, version: str | None) -> None:
-    """Pin the model in the folder to this version; None: the latest one answers again.
+def pin_version(models: Path, name: str, version: str | None, canary: Mapping[str, float] | None = None) -> None:
+    """Pin the model in the folder to this version; None: the latest one answers again. canary: other versions, and
+    the share of the requests that each of them answers.
 
-    Raises `ValueError` where no such version is there, and `OSError` where the folder cannot be read or written.
+    Raises `ValueError` where no such version is there, or the shares are none, and `OSError` where the folder cannot be
+    read or written.
     """
     with locked(models):
         versions = read_versions(models)
         if version is not None:
-            _check_there(models, name, version)
-            versions[name] = version
+            for one in (version, *(canary or {})):
+                _check_there(models, name, one)
+            versions[name] = _pinned(version, canary or {})
         elif versions.pop(name, None) is None:
             pinned = ", ".join(map(repr, sorted(versions))) or "none"
             raise ValueError(f"{models}: found no pinned version of {name!r:.200}; pinned are: {pinned}")
         write_versions(models, versions)
+
+
+def _pinned(version: str, canary: Mapping[str, float]) -> Pinned:
+    try:
+        return Pinned(version=version, canary=dict(canary))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ValueError(f"--canary: {place}: {first['msg']}".replace(": Value error, canary", "")) from None
 
 
 def _check_there(models: Path, name: str, version: str) -> None:

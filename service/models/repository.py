@@ -14,7 +14,7 @@ from probity.service.models.folder_record import FolderRecord
 from probity.service.models.folders import Stamp, bundles_in, stamp_of
 from probity.service.models.served import ServedModel
 from probity.service.models.store import ModelStore
-from probity.service.models.versions_file import VERSIONS_FILE, VersionsFileError, read_versions
+from probity.service.models.versions_file import VERSIONS_FILE, Pinned, VersionsFileError, read_versions
 from probity.service.monitoring.metrics import Metrics
 
 # A folder that is being replaced is gone for an instant: it counts as removed after this many scans without it.
@@ -42,7 +42,7 @@ class Repository:
         self.store, self._load, self._serve, self._metrics = store, load, serve, metrics
         self._folders, self._models_folder = list(folders), models_folder
         self.records: dict[Path, FolderRecord] = {}
-        self._versions: dict[str, str] = {}
+        self._versions: dict[str, Pinned] = {}
         self._versions_trouble, self._unanswered = "", dict[str, str]()
         self._at_once = asyncio.Semaphore(LOADS_AT_ONCE)
         self._loading: set[asyncio.Task[None]] = set()
@@ -141,7 +141,7 @@ class Repository:
             return
         self._versions_trouble = ""
         if versions != self._versions:
-            pinned = printable(", ".join(f"{name} to version {version}" for name, version in versions.items()))
+            pinned = printable(", ".join(f"{name} to {one}" for name, one in versions.items()))
             log.info("%s pins %s", VERSIONS_FILE, pinned or "nothing any more: the latest versions answer")
         self._versions = versions
         self.store.pin(versions)

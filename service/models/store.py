@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from probity.service.models.served import ServedModel
+from probity.service.models.versions_file import Pinned
 
 
 class ModelNotFound(LookupError):
@@ -36,7 +37,7 @@ class ModelStore:
         self._default, self._chosen, self.loading = default, default is not None, False
         self._models: dict[str, dict[str, ServedModel]] = {}
         self._answering: dict[str, ServedModel] = {}
-        self._pinned: Mapping[str, str] = {}
+        self._pinned: Mapping[str, Pinned] = {}
 
     def __iter__(self) -> Iterator[ServedModel]:
         return (model for versions in self._models.values() for model in versions.values())
@@ -46,15 +47,28 @@ class ModelStore:
         """The default model's name."""
         return self._default
 
-    def find(self, name: str | None = None, version: str | None = None) -> ServedModel:
+    def find(self, name: str | None = None, version: str | None = None, ticket: float = 1.0) -> ServedModel:
         """The model of this name (None: the default one) and version (None: the one that answers); raises
-        `ModelNotFound`, or `ModelsLoading` where it may come yet."""
-        wanted = name if name is not None else self._default
-        model = self.answering(wanted) if version is None else self._models.get(wanted or "", {}).get(version)
+        `ModelNotFound`, or `ModelsLoading` where it may come yet.
+
+        ticket: of a request, from 0 to 1: those below the share of a canary are the canary's, while it is loaded.
+        """
+        wanted = (name if name is not None else self._default) or ""
+        model = self._drawn(wanted, ticket) if version is None else self._models.get(wanted, {}).get(version)
         if model is None:
-            kind = ModelsLoading if self.loading else ModelNotFound
+            kind, pinned = ModelsLoading if self.loading else ModelNotFound, self._pinned.get(wanted)
             loaded = [f"{one.name} {one.version}" for one in self]
-            raise kind(name, version, loaded, self._pinned.get(wanted or ""))
+            raise kind(name, version, loaded, None if pinned is None else pinned.version)
+        return model
+
+    def _drawn(self, name: str, ticket: float) -> ServedModel | None:
+        model, pinned = self.answering(name), self._pinned.get(name)
+        if model is None or pinned is None:
+            return model
+        for version, share in pinned.canary.items():
+            if ticket < share:
+                return self.loaded(name, version) or model
+            ticket -= share
         return model
 
     def loaded(self, name: str, version: str) -> ServedModel | None:
@@ -72,10 +86,10 @@ class ModelStore:
 
     def unanswered(self) -> dict[str, str]:
         """Models of which versions are loaded and none answers, and the version that they are pinned to."""
-        return {name: self._pinned[name] for name in self._models if name not in self._answering}
+        return {name: self._pinned[name].version for name in self._models if name not in self._answering}
 
-    def pin(self, versions: Mapping[str, str]) -> None:
-        """From now on these versions answer, by the name of their model, and of other models the latest.
+    def pin(self, versions: Mapping[str, Pinned]) -> None:
+        """From now on these answer, by the name of their model, and of other models the latest version.
 
         While a pinned one is not loaded, the one that answered before goes on; at the start, or where that one is gone,
         none answers.
@@ -118,7 +132,7 @@ class ModelStore:
         if name not in self._pinned:
             return versions[max(versions, key=version_key)]
         before = self._answering.get(name)
-        return versions.get(self._pinned[name]) or (None if before is None else versions.get(before.version))
+        return versions.get(self._pinned[name].version) or (None if before is None else versions.get(before.version))
 
 
 def version_key(version: str) -> list[tuple[int, int, str]]:

@@ -5,25 +5,57 @@ import fcntl
 import os
 import stat
 from collections.abc import Iterator, Mapping
+from dataclasses import field
 from pathlib import Path
+from typing import Annotated, Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+from pydantic_core import to_json
 
 from probity.service.format.files import replace_file
 from probity.service.format.text import printable
 
 VERSIONS_FILE = "versions.json"
 MOST_BYTES = 2**20
-EXPECTED = 'an object that gives names of models their version, such as {"digits": "9"}'
-ADAPTER: TypeAdapter[dict[str, str]] = TypeAdapter(dict[str, str])
+EXPECTED = (
+    'an object that gives names of models their version, such as {"digits": "9"}, or with a share for another one: '
+    '{"digits": {"version": "9", "canary": {"10": 0.1}}}'
+)
+Share = Annotated[float, Field(gt=0, lt=1)]
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid", strict=True))
+class Pinned:
+    """The version of a model that answers requests which name none, and others for a share of these requests."""
+
+    version: str
+    canary: dict[str, Share] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if sum(self.canary.values()) > 1:
+            raise ValueError(f"canary: found shares of {sum(self.canary.values()):g} in all, expected at most 1")
+        if self.version in self.canary:
+            raise ValueError(f"canary: found the version {self.version!r:.100} itself, expected others")
+
+    def __str__(self) -> str:
+        shares = [f"version {version} for {100 * share:g} %" for version, share in self.canary.items()]
+        return ", and ".join([f"version {self.version}", *shares])
+
+
+def _spelled_out(value: Any) -> Any:
+    return {"version": value} if isinstance(value, str) else value
+
+
+ADAPTER: TypeAdapter[dict[str, Pinned]] = TypeAdapter(dict[str, Annotated[Pinned, BeforeValidator(_spelled_out)]])
 
 
 class VersionsFileError(ValueError):
     """The file cannot be read, or is none."""
 
 
-def read_versions(models_folder: Path) -> dict[str, str]:
-    """Version by model, as the file says; empty where there is none. Raises `VersionsFileError`."""
+def read_versions(models_folder: Path) -> dict[str, Pinned]:
+    """What answers by model, as the file says; empty where there is none. Raises `VersionsFileError`."""
     file = models_folder / VERSIONS_FILE
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -52,9 +84,10 @@ def _refused(file: Path, found: str) -> VersionsFileError:
     return VersionsFileError(printable(f"{file}: found {found:.300}, expected {EXPECTED}"))
 
 
-def write_versions(models_folder: Path, versions: Mapping[str, str]) -> None:
-    """Write the file atomically. Raises `OSError`."""
-    replace_file(models_folder / VERSIONS_FILE, ADAPTER.dump_json(dict(versions), indent=2) + b"\n")
+def write_versions(models_folder: Path, versions: Mapping[str, Pinned | str]) -> None:
+    """Write the file atomically; a version alone as its text. Raises `OSError`."""
+    written = {name: one if isinstance(one, str) or one.canary else one.version for name, one in versions.items()}
+    replace_file(models_folder / VERSIONS_FILE, to_json(written, indent=2) + b"\n")
 
 
 @contextlib.contextmanager

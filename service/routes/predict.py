@@ -18,6 +18,8 @@ from probity.service.http.disconnect import CancelOnDisconnect
 from probity.service.http.problems import MEDIA_TYPE, ProblemError
 from probity.service.http.request_id import HEADER as ID_HEADER
 from probity.service.http.request_id import request_id
+from probity.service.http.route_key import PARAMETER as ROUTE_PARAMETER
+from probity.service.http.route_key import ticket_of
 from probity.service.inference.decision import Decision
 from probity.service.inference.predictor import NonFinitePrediction, Predictor
 from probity.service.models.served import AnyPrediction, ServedModel
@@ -73,7 +75,7 @@ ID_PARAMETER = {
 
 
 def _documented(*names: str) -> dict[str, Any]:
-    extra = {"parameters": [*path_parameters(names), *PARAMETERS, ID_PARAMETER], "requestBody": BODY}
+    extra = {"parameters": [*path_parameters(names), *PARAMETERS, ID_PARAMETER, ROUTE_PARAMETER], "requestBody": BODY}
     return {"response_model": PredictResponse, "responses": ERRORS, "openapi_extra": extra}
 
 
@@ -99,7 +101,7 @@ async def _predict(request: Request) -> Response:
     runtime, path = runtime_of(request), request.path_params
     deadline = runtime.deadline(request)
     lease = lease_of(request)
-    served = runtime.store.find(path.get("name"), path.get("version"))
+    served = runtime.store.find(path.get("name"), path.get("version"), ticket_of(request))
     with deadline.attributed(), served.in_use() as model:
         identity, query = request_id(request), query_of(request)
         decision, view = model.decision(query.rate), query.view(model.manifest)

@@ -18,6 +18,8 @@ from probity.service.http.bodies import media_type, reserve, reserve_response
 from probity.service.http.disconnect import CancelOnDisconnect
 from probity.service.http.problems import ProblemError
 from probity.service.http.request_id import given_id
+from probity.service.http.route_key import PARAMETER as ROUTE_PARAMETER
+from probity.service.http.route_key import ticket_of
 from probity.service.inference.decision import Decision
 from probity.service.models.served import AnyPrediction, ServedModel
 from probity.service.oip import Encoded, InferRequest, OutputUnavailable, Undecoded, encode, input_of, parse_request
@@ -54,7 +56,7 @@ DOCUMENTED: dict[str, Any] = {
         **ALL_ERRORS,
     },
     "openapi_extra": {
-        "parameters": [LENGTH_PARAMETER],
+        "parameters": [LENGTH_PARAMETER, ROUTE_PARAMETER],
         "requestBody": {"required": True, "content": {JSON: {"schema": inlined(DocumentedRequest)}, OCTETS: BINARY}},
     },
 }
@@ -66,7 +68,7 @@ async def infer(request: Request) -> Response:
     began, deadline = asyncio.get_running_loop().time(), runtime.deadline(request)
     name, version = request.path_params["name"], request.path_params.get("version")
     lease, own_id = lease_of(request), given_id(request)
-    with runtime.store.find(name, version).in_use() as model:
+    with runtime.store.find(name, version, ticket_of(request)).in_use() as model:
         with deadline.attributed():
             infer_request, array, warned = await _read_and_decode(request, runtime, model, lease, deadline)
         decision = model.decision(infer_request.false_reject_rate)

@@ -8,7 +8,7 @@ from typer.testing import CliRunner, Result
 
 from probity.cli import app
 from probity.pin import pin_version
-from probity.service.models.versions_file import read_versions
+from probity.service.models.versions_file import Pinned, read_versions
 from tests.support.model_folders import bundle
 
 
@@ -30,10 +30,22 @@ def test_versions_are_pinned_and_released(models: Path) -> None:
     found = pin(models, "a", "9")
     assert (found.exit_code, found.output.strip()) == (0, "a: version 9 answers")
     assert pin(models, "b", "2").exit_code == 0
-    assert read_versions(models) == {"a": "9", "b": "2"}
+    assert read_versions(models) == {"a": Pinned("9"), "b": Pinned("2")}
     found = pin(models, "a", "--latest")
     assert (found.exit_code, found.output.strip()) == (0, "a: the latest version answers")
-    assert read_versions(models) == {"b": "2"}
+    assert read_versions(models) == {"b": Pinned("2")}
+
+
+def test_a_canary_has_a_share(models: Path) -> None:
+    bundle(models / "a" / "11", "a", "11")
+    found = pin(models, "a", "9", "--canary", "10=0.1", "--canary", "11=0.05")
+    assert (found.exit_code, found.output.strip()) == (
+        0,
+        "a: version 9, and version 10 for 10 %, and version 11 for 5 % answers",
+    )
+    assert read_versions(models) == {"a": Pinned("9", {"10": 0.1, "11": 0.05})}
+    assert pin(models, "a", "9").exit_code == 0
+    assert read_versions(models) == {"a": Pinned("9")}
 
 
 @pytest.mark.parametrize(
@@ -43,6 +55,12 @@ def test_versions_are_pinned_and_released(models: Path) -> None:
         (["c", "1"], "found no model 'c', expected one that is there: 'a', 'b'"),
         (["a"], "found neither, expected a version or --latest"),
         (["a", "9", "--latest"], "found both, expected a version or --latest"),
+        (["a", "9", "--canary", "8=0.1"], "found no version '8' of 'a'"),
+        (["a", "9", "--canary", "10"], "--canary: found '10', expected VERSION=SHARE, such as 10=0.1"),
+        (["a", "9", "--canary", "10=much"], "--canary: found '10=much', expected VERSION=SHARE"),
+        (["a", "9", "--canary", "10=1.5"], "--canary: canary.10: Input should be less than 1"),
+        (["a", "9", "--canary", "9=0.5"], "found the version '9' itself"),
+        (["a", "--latest", "--canary", "10=0.1"], "--canary: found it beside --latest"),
         (["a", "--latest"], "found no pinned version of 'a'; pinned are: none"),
     ],
 )
@@ -73,4 +91,4 @@ def test_those_that_pin_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
         bundle(tmp_path / name, name, "1")
     with ThreadPoolExecutor(len(names)) as threads:
         list(threads.map(lambda name: pin_version(tmp_path, name, "1"), names))
-    assert read_versions(tmp_path) == dict.fromkeys(names, "1")
+    assert read_versions(tmp_path) == dict.fromkeys(names, Pinned("1"))

@@ -1,14 +1,17 @@
 """service/models/store.py: names, versions, defaults; changes are seen whole."""
 
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from probity.service.models.served import ServedModel
 from probity.service.models.store import ModelNotFound, ModelStore, version_key
+from probity.service.models.versions_file import Pinned
 
 
 def model(name: str, version: str = "1") -> ServedModel:
@@ -82,7 +85,7 @@ def test_what_takes_the_place_of_the_first_one_answers_by_default() -> None:
 
 def test_a_pinned_version_answers_and_until_it_is_there_the_one_before() -> None:
     store = ModelStore()
-    store.pin({"a": "9"})
+    store.pin({"a": Pinned("9")})
     newer, first = model("a", "10"), model("a", "9")
     store.put(newer)
     with pytest.raises(ModelNotFound, match=r"a default model, pinned to version '9', is not loaded.*: a 10"):
@@ -92,7 +95,7 @@ def test_a_pinned_version_answers_and_until_it_is_there_the_one_before() -> None
     assert store.find() is store.find("a") is store.answering("a") is first
     store.put(model("a", "11"))
     assert store.find("a") is first
-    store.pin({"a": "12"})
+    store.pin({"a": Pinned("12")})
     assert store.find("a") is first
     again = model("a", "9")
     store.put(again, first)  # the same version from another bundle
@@ -103,6 +106,25 @@ def test_a_pinned_version_answers_and_until_it_is_there_the_one_before() -> None
     assert store.find("a").version == "12"
     store.put(model("a", "13"))
     assert store.find("a").version == "13"
+
+
+def test_a_canary_answers_its_share_while_it_is_loaded() -> None:
+    store = ModelStore()
+    for version in ("9", "10", "11"):
+        store.put(model("a", version))
+    store.put(model("b", "1"))
+    store.pin({"a": Pinned("9", {"10": 0.1, "11": 0.2, "12": 0.3})})
+    tickets = np.arange(0, 1, 0.01) + 0.005
+    found = Counter(store.find("a", None, ticket).version for ticket in tickets)
+    assert found == {"10": 10, "11": 20, "9": 70}  # 12 is not there
+    assert store.find("a").version == store.find().version == "9"
+    assert store.find(None, None, 0.05).version == "10"
+    assert store.find("a", "11", 0.05).version == "11"
+    assert store.find("b", None, 0.0).version == "1"
+    store.pin({"a": Pinned("8", {"10": 0.5})})
+    store.remove(store.find("a", "9"))
+    with pytest.raises(ModelNotFound, match="pinned to version '8'"):  # a canary does not stand in for it
+        store.find("a", None, 0.0)
 
 
 def test_versions_compare_by_their_numbers() -> None:

@@ -1,6 +1,7 @@
 """`versions.json`: read strictly, followed while the service runs, and never half of it."""
 
 import asyncio
+import json
 import logging
 import os
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 
 from probity.service.bundle import BundleError
 from probity.service.models.loading import load_named
-from probity.service.models.versions_file import MOST_BYTES, VersionsFileError, read_versions, write_versions
+from probity.service.models.versions_file import MOST_BYTES, Pinned, VersionsFileError, read_versions, write_versions
 from probity.service.settings import Settings
 from tests.support.model_folders import Held, World, bundle, run
 
@@ -17,7 +18,11 @@ from tests.support.model_folders import Held, World, bundle, run
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert read_versions(tmp_path) == {}
     write_versions(tmp_path, {"a": "9", "b": "1.0"})
-    assert read_versions(tmp_path) == {"a": "9", "b": "1.0"}
+    assert read_versions(tmp_path) == {"a": Pinned("9"), "b": Pinned("1.0")}
+    assert json.loads((tmp_path / "versions.json").read_text()) == {"a": "9", "b": "1.0"}
+    shared = {"a": Pinned("9", {"10": 0.1, "11": 0.25}), "b": Pinned("2")}
+    write_versions(tmp_path, shared)
+    assert read_versions(tmp_path) == shared
     assert [file.name for file in tmp_path.iterdir()] == ["versions.json"]
 
 
@@ -26,7 +31,12 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     [
         (b"", "found Invalid JSON"),
         (b"[]", "found Input should be"),
-        (b'{"a": 9}', "found a: Input should be a valid string"),
+        (b'{"a": 9}', "found a: Input should be"),
+        (b'{"a": {}}', "found a.version: Field required"),
+        (b'{"a": {"version": "9", "share": 1}}', "found a.share: Unexpected"),
+        (b'{"a": {"version": "9", "canary": {"10": 1.5}}}', "found a.canary.10: Input should be less than 1"),
+        (b'{"a": {"version": "9", "canary": {"10": 0.6, "11": 0.6}}}', "found shares of 1.2 in all"),
+        (b'{"a": {"version": "9", "canary": {"9": 0.1}}}', "found the version '9' itself"),
         (b"\xff", "found Invalid JSON"),
         (b" " * (MOST_BYTES + 1), f"found more than {MOST_BYTES} bytes"),
     ],
