@@ -23,7 +23,7 @@ from probity.service.format.validation import refused_value
 from probity.service.models.elsewhere import fetch_bundles
 from probity.service.models.folders import bundles_in
 from probity.service.models.loading import load_named
-from probity.service.monitoring.audit_file import AuditFileError, RotatedFile, check_audit_file
+from probity.service.monitoring.audit_file import AuditFileError, open_audit
 from probity.service.process.forced_exit import ForcedExit
 from probity.service.process.logs import log_config
 from probity.service.process.server import build_server
@@ -142,8 +142,7 @@ def _workers(settings: Settings) -> Callable[[], int]:
         if file is not None:
             KeyRing(file)
     if settings.audit_file is not None:
-        check_audit_file(settings.audit_file)
-        RotatedFile(settings.audit_file, settings.audit_bytes).close()
+        open_audit(settings.audit_file, settings.audit_bytes).close()
     if settings.feedback_secret_file is not None:
         read_secrets(settings.feedback_secret_file)
     logging.config.dictConfig(log_config(settings))

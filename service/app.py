@@ -32,7 +32,7 @@ from probity.service.models.shadow import Shadow
 from probity.service.models.store import ModelStore
 from probity.service.models.trials import Trials
 from probity.service.monitoring.audit import AuditTrail
-from probity.service.monitoring.audit_file import RotatedFile, check_audit_file
+from probity.service.monitoring.audit_file import open_audit
 from probity.service.monitoring.metrics import Metrics
 from probity.service.routes import docs, operations, playground, predict, v2
 from probity.service.routes import feedback as feedback_route
@@ -103,9 +103,7 @@ def _audit_trail(settings: Settings, metrics: Metrics) -> AuditTrail | None:
     """The audit trail, not started; raises `AuditFileError`."""
     if settings.audit_file is None:
         return None
-    check_audit_file(settings.audit_file)
-    file = RotatedFile(settings.audit_file, settings.audit_bytes)
-    return AuditTrail(file, metrics.audit_lost)
+    return AuditTrail(open_audit(settings.audit_file, settings.audit_bytes), metrics.audit_lost)
 
 
 def _feedback(settings: Settings) -> Feedback | None:

@@ -22,7 +22,7 @@ from probity.service.http.arrival import arrived_at
 from probity.service.http.problems import ProblemError
 from probity.service.http.request_id import random_id
 from probity.service.inference.decision import Decision
-from probity.service.models.audit_lines import audit_lines
+from probity.service.models.audit_lines import Asker, audit_lines
 from probity.service.models.cpu_share import all_threads
 from probity.service.models.elsewhere import Elsewhere
 from probity.service.models.feedback import Feedback
@@ -116,6 +116,7 @@ class Runtime:
 
     def record(
         self,
+        request: Request,
         model: ServedModel,
         decision: Decision,
         request_id: str | None,
@@ -123,14 +124,15 @@ class Runtime:
         inputs: Array,
         observed: bool = True,
     ) -> None:
-        """Hand an answered prediction to the audit trail and to the shadow, where there are such; `decision` has
+        """Hand the answer of a request to the audit trail and to the shadow, where there are such; `decision` has
         decided. request_id: None for a random one. observed: whether the shadow sees it.
         """
         if self.shadow is not None and observed and decision is model.predictor.decision:
             self.shadow.offer(model, prediction, inputs)
         if self.audit is not None:
             kept, name = inputs if self.settings.audit_inputs else None, request_id or random_id()
-            make = partial(audit_lines, model, decision, name, time.time(), prediction, kept)
+            asker = Asker(request.client.host if request.client else None, getattr(request.state, "api_key", None))
+            make = partial(audit_lines, model, decision, name, time.time(), prediction, kept, asker)
             numbers = prediction.mean.size + (0 if kept is None else kept.size)
             self.audit.note(Lines(make, len(prediction), numbers))
 

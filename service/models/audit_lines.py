@@ -1,6 +1,7 @@
 """A prediction -> the lines of the audit trail: JSON objects, one for each example."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,6 +24,17 @@ ANSWER: Mapping[Task, tuple[str, ...]] = {
 DECISION = ("score", "p_value", "threshold", "false_reject_rate", "rejected")
 
 
+@dataclass(frozen=True)
+class Asker:
+    """Who asked: the address of the client, and the name of its API key, where one is demanded."""
+
+    client: str | None = None
+    key: str | None = None
+
+
+NOBODY = Asker()
+
+
 def audit_lines(
     model: ServedModel,
     decision: Decision,
@@ -30,6 +42,7 @@ def audit_lines(
     seconds: float,
     prediction: AnyPrediction,
     inputs: Array | None = None,
+    asker: Asker = NOBODY,
 ) -> bytes:
     """The lines of a request, each with its end.
 
@@ -39,6 +52,8 @@ def audit_lines(
     request: Json = {
         "time": datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds"),
         "id": request_id,
+        "client": asker.client,
+        "key": asker.key,
         "model": model.name,
         "version": model.version,
         "digest": model.digest,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from prometheus_client import Counter
 
-from probity.service.monitoring.audit_file import RotatedFile
+from probity.service.monitoring.audit_file import RotatedFile, StandardOutput
 from probity.service.monitoring.background import BackgroundThread, Work
 
 
@@ -22,7 +22,7 @@ class AuditTrail:
     """Writes to `file` from `start` to `close`. Lines that cannot be written, or for which the queue has no room, are
     counted by `lost`, and the first ones are logged."""
 
-    def __init__(self, file: RotatedFile, lost: Counter) -> None:
+    def __init__(self, file: RotatedFile | StandardOutput, lost: Counter) -> None:
         self._file = file
         self._thread = BackgroundThread("probity-audit", "Lines of the audit trail", lost, self._write)
 

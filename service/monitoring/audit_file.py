@@ -1,4 +1,4 @@
-"""A file of lines that several processes append to, and that is renamed when it has grown large."""
+"""Where lines go that several processes write: a file that is renamed when it has grown large, or standard output."""
 
 import errno
 import fcntl
@@ -10,6 +10,7 @@ from probity.service.format.files import bundle_around
 PRIVATE = 0o600
 LOOKED_AT_BYTES = 1000
 KEPT = 9  # renamed files
+STANDARD_OUTPUT = Path("-")
 
 
 class AuditFileError(ValueError):
@@ -85,6 +86,31 @@ class RotatedFile:
 
     def _old(self, number: int) -> Path:
         return self.path.with_name(f"{self.path.name}.{number}") if number else self.path
+
+
+class StandardOutput:
+    """Each line in one piece, so that those of other processes and of the log stay whole: a pipe takes up to 4,096
+    bytes so."""
+
+    def __init__(self, descriptor: int = 1) -> None:
+        self._descriptor = descriptor
+
+    def append(self, lines: bytes) -> None:
+        """Write whole lines; raises `OSError`."""
+        for line in lines.splitlines(keepends=True):
+            while line:
+                line = line[os.write(self._descriptor, line) :]
+
+    def close(self) -> None:
+        """Standard output stays open."""
+
+
+def open_audit(path: Path, most_bytes: int) -> RotatedFile | StandardOutput:
+    """What `-` or the path names; raises `AuditFileError`."""
+    if path == STANDARD_OUTPUT:
+        return StandardOutput()
+    check_audit_file(path)
+    return RotatedFile(path, most_bytes)
 
 
 def check_audit_file(path: Path) -> None:

@@ -115,7 +115,7 @@ async def _predict(request: Request) -> Response:
                 answered = await model.predict(inputs.array, deadline.at, decision, observed=not query.trial)
         except NonFinitePrediction as error:
             raise _non_finite(f"{inputs.field}[{error.index}]") from None
-        runtime.record(model, decision, identity, answered.result, inputs.array, not query.trial)
+        runtime.record(request, model, decision, identity, answered.result, inputs.array, not query.trial)
         strange = warnings_of(answered.result, model.predictor, inputs.array, inputs.field)
         warnings = [*inputs.warnings, *strange]
         response = _JsonResponse(runtime, model, identity, decision, answered, warnings, seconds, view, query.full)

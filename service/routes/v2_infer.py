@@ -76,7 +76,7 @@ async def infer(request: Request) -> Response:
         with deadline.attributed():
             async with CancelOnDisconnect(request):
                 answered = await model.predict(array, deadline.at, decision)
-        runtime.record(model, decision, infer_request.id or own_id, answered.result, array)
+        runtime.record(request, model, decision, infer_request.id or own_id, answered.result, array)
         warnings = [*warned, *warnings_of(answered.result, model.predictor, array, INPUT)]
         encoding = functools.partial(_encoded, infer_request, model, runtime, decision, answered, warnings)
         few = answered.result.mean.size <= INLINE_NUMBERS

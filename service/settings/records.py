@@ -14,8 +14,8 @@ class RecordSettings(BaseModel):
     audit_file: Annotated[
         Path | None,
         Field(
-            description="File that gets one JSON line for each prediction: its id, model, score, p-value and decision. "
-            "None: no such file."
+            description="File that gets one JSON line for each prediction: its id, model, score, p-value and decision; "
+            "`-` is standard output. None: no such file."
         ),
     ] = None
     audit_bytes: Annotated[

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from probity.service.inference.predictor import Predictor
+from probity.service.security.api_keys import new_key
 from probity.service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.client import Client, problem, serving
@@ -128,3 +129,38 @@ def test_workers_share_the_file(classification: Synthetic, tmp_path: Path) -> No
     found = [(line["id"], line["index"]) for path in files for line in lines_of(path)]
     assert sorted(found) == sorted((one, index) for one in ids for index in (0, 1))
     assert len(ids) == 40
+
+
+def test_a_line_says_who_asked(classification: Synthetic, tmp_path: Path) -> None:
+    file, keys = tmp_path / "audit.jsonl", tmp_path / "keys"
+    key, entry = new_key("partner-7")
+    keys.write_text(f"{entry.line}\n")
+    with serving(Predictor.load(classification.path), Settings(audit_file=file, api_keys_file=keys)) as client:
+        predict(client, authorization=f"Bearer {key}")
+        answered = client.request(
+            "POST", "/v2/models/synthetic/infer", content=json.dumps(GOOD).encode(), headers={"x-api-key": key}
+        )
+        assert answered.status_code == 200, answered.text
+    lines = lines_of(file)
+    assert {(line["client"], line["key"]) for line in lines} == {("127.0.0.1", "partner-7")}
+    assert key not in file.read_text()
+
+
+def test_without_keys_there_is_no_name(classification: Synthetic, tmp_path: Path) -> None:
+    with serving(Predictor.load(classification.path), Settings(audit_file=tmp_path / "audit")) as client:
+        predict(client)
+    assert {line["key"] for line in lines_of(tmp_path / "audit")} == {None}
+
+
+def test_standard_output_takes_the_lines_beside_the_log(classification: Synthetic, tmp_path: Path) -> None:
+    with running(classification.path, PROBITY_AUDIT_FILE="-", PROBITY_LOG_FORMAT="json") as server:
+        body = json.dumps({"inputs": ROWS}).encode()
+        status, _, answer = server.request("POST", "/predict", body, {"Content-Type": "application/json"})
+        assert status == 200
+        identity = json.loads(answer)["id"]
+        server.wait_for(f'"id":"{identity}".*"index":{len(ROWS) - 1}')
+        assert server.terminate() == 0
+    audited = [json.loads(line) for line in server.lines if identity in line and "digest" in line]
+    assert [line["index"] for line in audited] == list(range(len(ROWS)))
+    assert {line["client"] for line in audited} == {"127.0.0.1"}
+    assert not [*tmp_path.iterdir()]
