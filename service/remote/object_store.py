@@ -99,7 +99,7 @@ class ObjectStore:
             raise
         except ValueError as error:
             raise BundleError(self.uri, f"found another form of URI: {error}", "correct it") from None
-        except (PermissionError, errors.PermissionDeniedError, errors.UnauthenticatedError) as error:
+        except (errors.PermissionDeniedError, errors.UnauthenticatedError) as error:
             remedy = f"check what may be read, and {CREDENTIALS[self._scheme]}"
             raise BundleError(self.uri, f"access was refused: {_first_line(error)}", remedy) from None
         except (FileNotFoundError, errors.NotFoundError) as error:
