@@ -18,7 +18,7 @@ from probity.service.security.signing import sign_bundle
 from tests.support.bundles import FEATURE_SPEC, Synthetic, rewrite, write_linear
 from tests.support.places import KINDS, World, running
 from tests.support.signing import KEY, TRUSTED
-from tests.support.tamper import contents, copy_bundle
+from tests.support.tamper import contents, copy_bundle, load_json, save_json
 
 CLOUDS = ("s3", "gs", "az")
 ASKED = tuple(kind for kind in KINDS if kind in {*CLOUDS, "hf"})  # those that tell what was asked of them
@@ -159,10 +159,11 @@ def test_damage_on_the_way_is_told_and_nothing_is_kept(place: World, folder: Pat
 @pytest.mark.parametrize("name", ["../escape", "/etc/escape", "a/b", "notes.txt"])
 def test_a_manifest_cannot_make_a_file_elsewhere(place: World, folder: Path, tmp_path: Path, name: str) -> None:
     push(folder, place.uri)
-    manifest = json.loads((folder / MANIFEST).read_bytes())
+    manifest = load_json(folder)
     manifest["files"][name] = {"sha256": hashlib.sha256(b"").hexdigest(), "bytes": 0}
-    place.put(MANIFEST, json.dumps(manifest).encode())
-    with pytest.raises(BundleError):
+    save_json(folder, manifest)  # sealed anew: only the name is wrong
+    place.put(MANIFEST, (folder / MANIFEST).read_bytes())
+    with pytest.raises(BundleError, match="files: found the name"):
         pull(place.uri, tmp_path / "inner" / "here")
     assert not [*tmp_path.rglob("escape")]
 
