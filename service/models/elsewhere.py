@@ -6,7 +6,7 @@ import logging
 from probity.service.bundle import BundleError
 from probity.service.format.text import printable
 from probity.service.models.loading import verifier
-from probity.service.remote.cache import cache_folder, fetched, kept_at
+from probity.service.remote.cache import fetched
 from probity.service.remote.pull import pull
 from probity.service.settings import Settings
 
@@ -49,7 +49,7 @@ class Elsewhere:
     def _pull(self, uri: str) -> str:
         """Why it could not be had; empty where it could."""
         try:
-            pull(uri, kept_at(uri, self._settings.cache_dir or cache_folder()), verifier(self._settings))
+            pull(uri, self._settings.folder_of(uri), verifier(self._settings), hashed=False)
         except BundleError as error:
             return str(error)
         except Exception as error:

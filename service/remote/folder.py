@@ -1,11 +1,12 @@
 """A folder of this machine as a place of bundles, such as one that a network file system is mounted at."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from typing import BinaryIO
 
 from probity.service.format.files import BLOCK_BYTES, DISK_FULL, BundleError, check_new, staged_bundle
-from probity.service.remote.place import Report, unheard, write_blocks
+from probity.service.remote.place import Report, opened, unheard, write_blocks
 
 
 class FolderPlace:
@@ -23,7 +24,7 @@ class FolderPlace:
             if not source.is_file():
                 raise BundleError(source, "is not a regular file")
             with open(source, "rb") as stream:
-                write_blocks(iter(partial(stream.read, BLOCK_BYTES), b""), file, str(source), limit, report)
+                write_blocks(_blocks(stream), file, str(source), limit, report)
         except OSError as error:
             if error.errno in DISK_FULL:  # of the destination
                 raise
@@ -35,8 +36,13 @@ class FolderPlace:
         check_new(self.path, replace)
         with staged_bundle(self.path) as folder:
             for name, file in files.items():
-                (folder / name).write_bytes(file.read_bytes())
+                with opened(file) as stream:
+                    write_blocks(_blocks(stream), folder / name, str(file), file.stat().st_size, unheard)
         return str(self.path)
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+def _blocks(stream: BinaryIO) -> Iterator[bytes]:
+    return iter(partial(stream.read, BLOCK_BYTES), b"")

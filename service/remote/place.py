@@ -1,6 +1,7 @@
 """A place that holds a bundle, or is to hold one: what `pull` and `push` ask of it."""
 
 import contextlib
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -38,7 +39,7 @@ class Place(Protocol):
 
 
 def write_blocks(blocks: Iterable[bytes], file: Path, uri: str, limit: int, report: Report) -> None:
-    """Write the blocks one by one; raises `BundleError` for more than `limit` bytes."""
+    """Write the blocks one by one, and to disk; raises `BundleError` for more than `limit` bytes."""
     size = 0
     with open(file, "wb") as stream:
         for block in blocks:
@@ -46,6 +47,8 @@ def write_blocks(blocks: Iterable[bytes], file: Path, uri: str, limit: int, repo
             check_size(uri, size, limit)
             stream.write(block)
             report(len(block))
+        stream.flush()
+        os.fsync(stream.fileno())
 
 
 def check_size(uri: str, size: int, limit: int) -> None:

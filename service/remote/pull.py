@@ -23,6 +23,7 @@ from probity.service.format.files import (
     BundleError,
     explained_writing,
     staged_bundle,
+    write_file,
 )
 from probity.service.remote.place import Place
 from probity.service.remote.places import place_of
@@ -36,22 +37,25 @@ def unseen(done: int, total: int) -> None:
     """Show nothing."""
 
 
-def pull(uri: str, out: Path, verify: Verify | None = None, progress: Progress = unseen) -> Manifest:
+def pull(
+    uri: str, out: Path, verify: Verify | None = None, progress: Progress = unseen, *, hashed: bool = True
+) -> Manifest:
     """Copy the bundle at `uri` to the folder `out`, atomically, in place of a bundle there.
 
-    Nothing is copied where `out` holds it already. verify: checks the signature, before anything but the manifest is
-    fetched. Only what the manifest lists is fetched, up to the size that it says. Raises `BundleError`, and
+    Nothing is copied where `out` holds it already: by the hashes of its files, or without `hashed` by their sizes,
+    which a service that looks every few seconds can afford. verify: checks the signature, before anything but the
+    manifest is fetched. Only what the manifest lists is fetched, up to the size that it says. Raises `BundleError`, and
     `UnreachableError`, one of these, where the place does not answer.
     """
     with place_of(uri) as place, _beside(out) as head:
         with _said_of(uri, head):
             manifest = _head(place, uri, head, verify)
-        if not _holds(out, head, manifest):
+        if not _holds(out, head, manifest, hashed):
             with staged_bundle(out) as folder, _said_of(uri, folder):
                 _fetch_files(place, folder, manifest, progress)
                 for name in (SIGNATURE, MANIFEST):
                     if (head / name).exists():
-                        (folder / name).write_bytes((head / name).read_bytes())
+                        write_file(folder / name, (head / name).read_bytes())
                 read_bundle(folder, verify)
     return manifest
 
@@ -73,12 +77,14 @@ def _head(place: Place, uri: str, folder: Path, verify: Verify | None) -> Manife
     return read_head(folder, verify)
 
 
-def _holds(out: Path, head: Path, manifest: Manifest) -> bool:
+def _holds(out: Path, head: Path, manifest: Manifest, hashed: bool) -> bool:
     """Whether `out` is the same bundle, with the same signature."""
     try:
         for name in (MANIFEST, SIGNATURE):
             if _content(out / name) != _content(head / name):
                 return False
+        if not hashed:
+            return all((out / name).stat().st_size == entry.bytes for name, entry in manifest.files.items())
         return is_bundle_at(out, _sha256(head / MANIFEST), manifest.files)
     except (BundleError, OSError):
         return False

@@ -82,14 +82,15 @@ class Settings(
     @property
     def bundles(self) -> tuple[Path, ...]:
         """The folders named one by one; of a URI, where it is kept."""
-        return tuple(self._folder(text) for text in self.bundle)
+        return tuple(self.folder_of(text) for text in self.bundle)
 
     @property
     def uris(self) -> tuple[str, ...]:
         """The bundles that are elsewhere."""
         return tuple(filter(is_uri, self.bundle))
 
-    def _folder(self, text: str) -> Path:
+    def folder_of(self, text: str) -> Path:
+        """The folder that is named, or where the bundle of a URI is kept."""
         return kept_at(text, self.cache_dir or cache_folder()) if is_uri(text) else Path(text)
 
     def described(self) -> str:

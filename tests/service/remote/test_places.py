@@ -70,11 +70,17 @@ def test_a_bundle_that_is_here_already_is_not_fetched_again(place: World, folder
     out = tmp_path / "here"
     pull(place.uri, out)
     before = (out / MODEL).stat().st_ino
-    start = len(place.asked())
+    before_bytes, start = (out / MODEL).stat().st_size, len(place.asked())
     pull(place.uri, out)
     assert not any(MODEL in line for line in place.asked()[start:])
     assert (out / MODEL).stat().st_ino == before
-    (out / MODEL).write_bytes(b"broken")
+    for hashed in (False, True):
+        (out / MODEL).write_bytes(b"broken")
+        pull(place.uri, out, hashed=hashed)
+        assert contents(out) == contents(folder)
+    (out / MODEL).write_bytes(b"x" * before_bytes)  # of its size: the hashes tell
+    pull(place.uri, out, hashed=False)
+    assert contents(out) != contents(folder)
     pull(place.uri, out)
     assert contents(out) == contents(folder)
 
