@@ -25,7 +25,6 @@ from probity.service.format.files import MANIFEST, check_new, check_writable, re
 from probity.service.format.text import suggestion
 from probity.service.keys import app as keys
 from probity.service.keys import sign
-from probity.service.models.versions_file import read_versions
 from probity.service.process.startup_signals import Terminated
 from probity.service.remote.places import FORMS
 from probity.service.remote.push import push
@@ -500,13 +499,12 @@ def pin(
         shares = dict(map(version_share, canary or ()))
         if shares and version is None:
             raise ValueError("--canary: found it beside --latest, expected a version to pin")
-        pin_version(models, name, version, shares)
+        pinned = pin_version(models, name, version, shares)
     except ValueError as error:
         fail(str(error))
     except OSError as error:
         fail(f"{models}: {error.strerror or error}")
-    answering = "the latest version" if version is None else str(read_versions(models)[name])
-    print_lines([f"{name}: {answering} answers"])
+    print_lines([f"{name}: {pinned or 'the latest version'} answers"])
 
 
 @app.command()

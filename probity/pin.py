@@ -11,7 +11,9 @@ from probity.service.models.store import version_key
 from probity.service.models.versions_file import Pinned, locked, read_versions, write_versions
 
 
-def pin_version(models: Path, name: str, version: str | None, canary: Mapping[str, float] | None = None) -> None:
+def pin_version(
+    models: Path, name: str, version: str | None, canary: Mapping[str, float] | None = None
+) -> Pinned | None:
     """Pin the model in the folder to this version; None: the latest one answers again. canary: other versions, and
     the share of the requests that each of them answers.
 
@@ -28,6 +30,7 @@ def pin_version(models: Path, name: str, version: str | None, canary: Mapping[st
             pinned = ", ".join(map(repr, sorted(versions))) or "none"
             raise ValueError(f"{models}: found no pinned version of {name!r:.200}; pinned are: {pinned}")
         write_versions(models, versions)
+        return versions.get(name)
 
 
 def _pinned(version: str, canary: Mapping[str, float]) -> Pinned:

@@ -1,10 +1,17 @@
 """The models that serve now, by name and version. Changes are atomic: no request sees half of one."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from probity.service.models.served import ServedModel
 from probity.service.models.versions_file import Pinned
+
+Ticket = Callable[[], float]
+
+
+def highest() -> float:
+    """The ticket of no canary."""
+    return 1.0
 
 
 class ModelNotFound(LookupError):
@@ -47,11 +54,12 @@ class ModelStore:
         """The default model's name."""
         return self._default
 
-    def find(self, name: str | None = None, version: str | None = None, ticket: float = 1.0) -> ServedModel:
+    def find(self, name: str | None = None, version: str | None = None, ticket: Ticket = highest) -> ServedModel:
         """The model of this name (None: the default one) and version (None: the one that answers); raises
         `ModelNotFound`, or `ModelsLoading` where it may come yet.
 
-        ticket: of a request, from 0 to 1: those below the share of a canary are the canary's, while it is loaded.
+        ticket: gives that of a request, from 0 to 1, where it matters: those below the share of a canary are the
+        canary's, while it is loaded.
         """
         wanted = (name if name is not None else self._default) or ""
         model = self._drawn(wanted, ticket) if version is None else self._models.get(wanted, {}).get(version)
@@ -61,14 +69,15 @@ class ModelStore:
             raise kind(name, version, loaded, None if pinned is None else pinned.version)
         return model
 
-    def _drawn(self, name: str, ticket: float) -> ServedModel | None:
+    def _drawn(self, name: str, ticket: Ticket) -> ServedModel | None:
         model, pinned = self.answering(name), self._pinned.get(name)
-        if model is None or pinned is None:
+        if model is None or pinned is None or not pinned.canary:
             return model
+        left = ticket()
         for version, share in pinned.canary.items():
-            if ticket < share:
+            if left < share:
                 return self.loaded(name, version) or model
-            ticket -= share
+            left -= share
         return model
 
     def loaded(self, name: str, version: str) -> ServedModel | None:

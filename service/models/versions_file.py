@@ -39,8 +39,8 @@ class Pinned:
             raise ValueError(f"canary: found the version {self.version!r:.100} itself, expected others")
 
     def __str__(self) -> str:
-        shares = [f"version {version} for {100 * share:g} %" for version, share in self.canary.items()]
-        return ", and ".join([f"version {self.version}", *shares])
+        shares = ", ".join(f"version {version} for {100 * share:g} %" for version, share in self.canary.items())
+        return f"version {self.version}" + (f" ({shares})" if shares else "")
 
 
 def _spelled_out(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from fastapi import Request, Response
@@ -101,7 +102,7 @@ async def _predict(request: Request) -> Response:
     runtime, path = runtime_of(request), request.path_params
     deadline = runtime.deadline(request)
     lease = lease_of(request)
-    served = runtime.store.find(path.get("name"), path.get("version"), ticket_of(request))
+    served = runtime.store.find(path.get("name"), path.get("version"), partial(ticket_of, request))
     with deadline.attributed(), served.in_use() as model:
         identity, query = request_id(request), query_of(request)
         decision, view = model.decision(query.rate), query.view(model.manifest)

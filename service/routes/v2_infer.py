@@ -68,7 +68,7 @@ async def infer(request: Request) -> Response:
     began, deadline = asyncio.get_running_loop().time(), runtime.deadline(request)
     name, version = request.path_params["name"], request.path_params.get("version")
     lease, own_id = lease_of(request), given_id(request)
-    with runtime.store.find(name, version, ticket_of(request)).in_use() as model:
+    with runtime.store.find(name, version, functools.partial(ticket_of, request)).in_use() as model:
         with deadline.attributed():
             infer_request, array, warned = await _read_and_decode(request, runtime, model, lease, deadline)
         decision = model.decision(infer_request.false_reject_rate)

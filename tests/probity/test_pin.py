@@ -41,7 +41,7 @@ def test_a_canary_has_a_share(models: Path) -> None:
     found = pin(models, "a", "9", "--canary", "10=0.1", "--canary", "11=0.05")
     assert (found.exit_code, found.output.strip()) == (
         0,
-        "a: version 9, and version 10 for 10 %, and version 11 for 5 % answers",
+        "a: version 9 (version 10 for 10 %, version 11 for 5 %) answers",
     )
     assert read_versions(models) == {"a": Pinned("9", {"10": 0.1, "11": 0.05})}
     assert pin(models, "a", "9").exit_code == 0

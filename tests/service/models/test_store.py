@@ -1,6 +1,7 @@
 """service/models/store.py: names, versions, defaults; changes are seen whole."""
 
 from collections import Counter
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -115,16 +116,16 @@ def test_a_canary_answers_its_share_while_it_is_loaded() -> None:
     store.put(model("b", "1"))
     store.pin({"a": Pinned("9", {"10": 0.1, "11": 0.2, "12": 0.3})})
     tickets = np.arange(0, 1, 0.01) + 0.005
-    found = Counter(store.find("a", None, ticket).version for ticket in tickets)
+    found = Counter(store.find("a", None, partial(float, ticket)).version for ticket in tickets)
     assert found == {"10": 10, "11": 20, "9": 70}  # 12 is not there
     assert store.find("a").version == store.find().version == "9"
-    assert store.find(None, None, 0.05).version == "10"
-    assert store.find("a", "11", 0.05).version == "11"
-    assert store.find("b", None, 0.0).version == "1"
+    assert store.find(None, None, lambda: 0.05).version == "10"
+    assert store.find("a", "11", lambda: 0.05).version == "11"
+    assert store.find("b", None, lambda: 0.0).version == "1"
     store.pin({"a": Pinned("8", {"10": 0.5})})
     store.remove(store.find("a", "9"))
     with pytest.raises(ModelNotFound, match="pinned to version '8'"):  # a canary does not stand in for it
-        store.find("a", None, 0.0)
+        store.find("a", None, lambda: 0.0)
 
 
 def test_versions_compare_by_their_numbers() -> None:
