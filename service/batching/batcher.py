@@ -5,7 +5,8 @@ import contextvars
 import functools
 import logging
 import math
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -75,8 +76,9 @@ class DynamicBatcher(Generic[R]):
     """Batches for one model: `compute` takes (B, ...) to a result of B rows.
 
     Make and use it in a running event loop. `share`: how many of the threads one batch uses; `long`: whether it does so
-    for long. `clock` None: the
-    event loop's. `observe` is called with every batch.
+    for long. `quick_rows`: where no more wait, they are computed on the event loop itself: for so few, to wait for a
+    thread and for Python's lock takes longer than to compute. `clock` None: the event loop's. `observe` is called with
+    every batch.
     """
 
     def __init__(
@@ -87,13 +89,14 @@ class DynamicBatcher(Generic[R]):
         *,
         share: int = 1,
         long: bool = False,
+        quick_rows: int = 0,
         fallback: Fallback[R] | None = None,
         clock: Clock | None = None,
         observe: Callable[[Batch], None] = lambda _: None,
     ) -> None:
         loop = asyncio.get_running_loop()
         self._compute, self._fallback, self._observe = compute, fallback, observe
-        self._threads, self._share, self._long = threads, share, long
+        self._threads, self._share, self._long, self._quick_rows = threads, share, long, quick_rows
         self._clock: Clock = clock or loop
         self._queue = RowQueue(limits, fallback.after_seconds if fallback else math.inf)
         self._changed = asyncio.Event()
@@ -188,6 +191,9 @@ class DynamicBatcher(Generic[R]):
     async def _form_batches(self) -> None:
         while True:
             await self._until_ready()
+            if self._queue.rows <= self._quick_rows:
+                self._compute_here()
+                continue
             held = await self._threads.acquire(self._share, self._long)
             started = False
             try:
@@ -201,16 +207,28 @@ class DynamicBatcher(Generic[R]):
             self._changed.clear()
             await self._changed.wait()
 
-    def _dispatch(self, held: int) -> bool:
-        """Start the next batch on the acquired threads; False where no request waits any more."""
-        now = self._clock.time()
-        slow, batch = self._is_slow(), self._queue.take(now)
+    def _compute_here(self) -> None:
+        now, started = self._clock.time(), time.perf_counter()
+        batch = self._take(now, alone=True)
+        if batch.pieces:
+            results = compute_merged(self._computation(batch), _inputs(batch))
+            self._answer(batch, results, now, time.perf_counter() - started)
+
+    def _take(self, now: float, *, alone: bool = False) -> NextBatch:
+        """The next batch; requests whose deadlines have passed fail."""
+        slow, batch = self._is_slow(), self._queue.take(now, alone=alone)
         for item in batch.expired:
             assert isinstance(item, _Request)
             missed = DeadlineExceeded(
                 "the deadline passed while the request waited", slow=slow and self._could_keep(item)
             )
             _fail(item, missed)
+        return batch
+
+    def _dispatch(self, held: int) -> bool:
+        """Start the next batch on the acquired threads; False where no request waits any more."""
+        now = self._clock.time()
+        batch = self._take(now)
         if not batch.pieces:
             return False
         task = asyncio.get_running_loop().create_task(self._run(batch, now, held))
@@ -219,18 +237,23 @@ class DynamicBatcher(Generic[R]):
         return True
 
     async def _run(self, batch: NextBatch, now: float, held: int) -> None:
-        pieces = [(piece, _request(piece)) for piece in batch.pieces]
-        inputs = [request.inputs[piece.start : piece.stop] for piece, request in pieces]
-        compute = self._fallback.compute if batch.degraded and self._fallback else self._compute
         try:
-            results = await self._threads.run(functools.partial(compute_merged, compute, inputs))
+            merged = functools.partial(compute_merged, self._computation(batch), _inputs(batch))
+            results = await self._threads.run(merged)
         finally:
             self._threads.release(held, self._long)
-        seconds = self._clock.time() - now
-        for (piece, request), result in zip(pieces, results, strict=True):
+        self._answer(batch, results, now, self._clock.time() - now)
+
+    def _computation(self, batch: NextBatch) -> Callable[[Array], R]:
+        return self._fallback.compute if batch.degraded and self._fallback else self._compute
+
+    def _answer(self, batch: NextBatch, results: Sequence[R | Exception], now: float, seconds: float) -> None:
+        """Give each request its result; the batch was taken `now`, and computed for so many seconds."""
+        for piece, result in zip(batch.pieces, results, strict=True):
+            request = _request(piece)
             request.computed(now, now + seconds)
             self._deliver(piece, request, result)
-        self._note(Batch(sum(map(len, inputs)), len(pieces), seconds, batch.degraded))
+        self._note(Batch(batch.rows, len(batch.pieces), seconds, batch.degraded))
 
     def _deliver(self, piece: Piece, request: _Request[R], result: R | Exception) -> None:
         if request.future.done():  # the client has left, or another piece has failed
@@ -263,6 +286,10 @@ class DynamicBatcher(Generic[R]):
             pass
         for request in self._open:
             _fail(request, BatcherFailed("the loop that forms batches has died"))
+
+
+def _inputs(batch: NextBatch) -> list[Array]:
+    return [_request(piece).inputs[piece.start : piece.stop] for piece in batch.pieces]
 
 
 def _request(piece: Piece) -> _Request[Any]:

@@ -67,6 +67,11 @@ class NextBatch:
         """Whether its requests get the fallback instead."""
         return bool(self.pieces) and self.pieces[0].item.degraded
 
+    @property
+    def rows(self) -> int:
+        """How many it has."""
+        return sum(piece.rows for piece in self.pieces)
+
 
 class RowQueue:
     """Requests in the order of their arrival, counted in rows.
@@ -130,9 +135,12 @@ class RowQueue:
             self.rows -= item.waiting
             yield item
 
-    def take(self, now: float) -> NextBatch:
-        """Take the next batch, of at most `batch_rows` rows; requests past their deadline come back as expired."""
-        taken, part = NextBatch(), self._part()
+    def take(self, now: float, *, alone: bool = False) -> NextBatch:
+        """Take the next batch, of at most `batch_rows` rows; requests past their deadline come back as expired.
+
+        alone: no other batch is computed beside it, so it need not leave them a part.
+        """
+        taken, part = NextBatch(), self.limits.batch_rows if alone else self._part()
         room = min(part, self.limits.batch_rows) if len(self._items) == 1 else self.limits.batch_rows
         spare = max(0, room - part)  # only for the rest of a request that is in the batch already
         while self._items and room > spare:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from probity.service.bundle import MODEL, Bundle, BundleError, InputSpec, Manifest
 from probity.service.inference.onnx_external import ExternalDataError, refuse_external_data
 from probity.service.inference.onnx_runtime import InvalidArgument, onnxruntime
-from probity.service.inference.onnx_subgraph import extract_subgraph
+from probity.service.inference.onnx_subgraph import extract_subgraph, may_repeat
 from probity.service.inference.onnx_wire import WireError
 
 Array = npt.NDArray[Any]
@@ -92,6 +92,8 @@ class Graph:
         self._plain = _open_plain(bundle, threads, file) if plain_too else None
         self.chunk_rows = max(1, min(MAX_CHUNK_ROWS, CHUNK_BYTES // (4 * manifest.graph.row_numbers)))
         self.threads = threads
+        self.may_repeat = may_repeat(bundle.model)
+        """Whether it has loops, which may take longer for some inputs than for others."""
 
     @property
     def has_plain(self) -> bool:
@@ -130,9 +132,9 @@ class Graph:
         (mean,) = self._plain.run(["mean"], inputs)
         return mean
 
-    def takes_longer_than(self, seconds: float, attempts: int = 3) -> bool:
-        """Whether the graph needs more than `seconds` for one example, at the best of a few attempts."""
-        inputs = np.zeros((1, *self._spec.shape), self._spec.dtype)
+    def takes_longer_than(self, seconds: float, rows: int = 1, attempts: int = 3) -> bool:
+        """Whether the graph needs more than `seconds` for so many examples, at the best of a few attempts."""
+        inputs = np.zeros((rows, *self._spec.shape), self._spec.dtype)
         for _ in range(attempts):
             start = time.perf_counter()
             self._outputs(inputs)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from probity.service.inference.onnx_wire import BYTES, Message, WireError, field, fields
 
-GRAPH = 7  # of ModelProto
+GRAPH, FUNCTIONS = 7, 25  # of ModelProto
 NODE, INITIALIZER, OUTPUT, VALUE_INFO = 1, 5, 12, 13  # of GraphProto
 NODE_INPUT, NODE_OUTPUT, NODE_ATTRIBUTE = 1, 2, 5
 SUBGRAPHS = (6, 11)  # of AttributeProto
@@ -24,6 +24,27 @@ def extract_subgraph(model: bytes, outputs: Iterable[str]) -> bytes:
         field(GRAPH, _filtered(content, wanted)) if number == GRAPH and kind == BYTES else whole
         for number, kind, content, whole in fields(model)
     )
+
+
+def may_repeat(model: bytes) -> bool:
+    """Whether a node of the model has a graph of its own, as loops do: how long these run may depend on the input. A
+    model with functions of its own may hide them there. Raises `WireError`."""
+    for number, kind, content, _ in fields(model):
+        if number == FUNCTIONS:
+            return True
+        if number == GRAPH and kind == BYTES:
+            nodes = (node for inner, wire, node, _ in fields(content) if inner == NODE and wire == BYTES)
+            if any(any(_subgraphs(node)) for node in nodes):
+                return True
+    return False
+
+
+def _subgraphs(node: Message) -> Iterator[Message]:
+    for number, kind, attribute, _ in fields(node):
+        if number == NODE_ATTRIBUTE and kind == BYTES:
+            for inner, wire, graph, _ in fields(attribute):
+                if inner in SUBGRAPHS and wire == BYTES:
+                    yield graph
 
 
 def _filtered(graph: Message, outputs: set[str]) -> bytes:
@@ -54,11 +75,8 @@ def _inputs_of(node: Message, depth: int) -> set[str]:
     if not depth:
         raise WireError("graphs nested too deep")
     names = set(_texts(node, NODE_INPUT))
-    for number, kind, attribute, _ in fields(node):
-        if number == NODE_ATTRIBUTE and kind == BYTES:
-            for inner, wire, graph, _ in fields(attribute):
-                if inner in SUBGRAPHS and wire == BYTES:
-                    names |= _graph_inputs(graph, depth - 1)
+    for graph in _subgraphs(node):
+        names |= _graph_inputs(graph, depth - 1)
     return names
 
 

@@ -48,6 +48,7 @@ class ServedModel:
             threads,
             share=share_of(settings, each),
             long=self._long,
+            quick_rows=predictor.quick_rows,
             fallback=self._fallback(settings.degrade_after_seconds),
             clock=clock,
             observe=self._note,

@@ -172,7 +172,7 @@ def test_when_the_batcher_has_died_the_service_says_so(
 ) -> None:
     with serving(Predictor.load(classification.path)) as client:
         assert client.predict({"inputs": GOOD}).status_code == 200
-        monkeypatch.setattr(RowQueue, "take", lambda self, now: [][0])
+        monkeypatch.setattr(RowQueue, "take", lambda self, now, alone: [][0])
         problem(client.predict({"inputs": GOOD}), 503, "batcher_failed")
         problem(client.get("/health/ready"), 503, "not_ready")
         problem(client.get("/health/live"), 503, "batcher_failed")

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from probity.service.bundle import MODEL
 from probity.service.inference.onnx_runtime import onnxruntime
-from probity.service.inference.onnx_subgraph import extract_subgraph
+from probity.service.inference.onnx_subgraph import extract_subgraph, may_repeat
 from probity.service.inference.onnx_wire import WireError
 from probity.service.inference.predictor import Predictor
 from tests.support.bundles import Synthetic, model_bytes, value_info
@@ -49,7 +49,9 @@ def test_all_outputs_are_the_whole_graph(classification: Synthetic) -> None:
     assert onnx.load_from_string(extract_subgraph(whole, ["mean", "variance"])) == onnx.load_from_string(whole)
 
 
-def test_what_a_subgraph_reads_from_outside_stays() -> None:
+def branches() -> onnx.GraphProto:
+    """A graph with a node whose branches are graphs of their own."""
+
     def branch(name: str, constant: str) -> onnx.GraphProto:
         node = helper.make_node("Add", ["doubled", constant], [f"{name}_out"])
         return helper.make_graph([node], name, [], [value_info(f"{name}_out", ("batch", 2))])
@@ -60,17 +62,30 @@ def test_what_a_subgraph_reads_from_outside_stays() -> None:
         helper.make_node("Sub", ["inputs", "unused"], ["variance"]),
     ]
     constants = {"two": np.float32(2), "three": np.float32(3), "yes": np.bool_(True), "unused": np.float32(1)}
-    graph = helper.make_graph(
+    return helper.make_graph(
         nodes,
         "branches",
         [value_info("inputs", ("batch", 2))],
         [value_info("mean", ("batch", 2), TensorProto.FLOAT), value_info("variance", ("batch", 2))],
         [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
     )
-    part = extract_subgraph(model_bytes(graph), ["mean"])
+
+
+def test_what_a_subgraph_reads_from_outside_stays() -> None:
+    part = extract_subgraph(model_bytes(branches()), ["mean"])
     assert {tensor.name for tensor in onnx.load_from_string(part).graph.initializer} == {"two", "three", "yes"}
     inputs = np.ones((3, 2), np.float32)
     np.testing.assert_array_equal(answers(part, ["mean"], inputs)[0], np.full((3, 2), 4, np.float32))
+
+
+def test_what_may_repeat_is_known_by_its_graphs(classification: Synthetic) -> None:
+    assert not may_repeat((classification.path / MODEL).read_bytes())
+    model = onnx.load_from_string(model_bytes(branches()))
+    assert may_repeat(model.SerializeToString())
+    del model.graph.node[1]
+    assert not may_repeat(model.SerializeToString())
+    model.functions.add(name="hidden", domain="own")
+    assert may_repeat(model.SerializeToString())
 
 
 @given(st.binary(max_size=200), st.integers(0, 5000))

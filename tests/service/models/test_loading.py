@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from probity.service.bundle import BundleError
+from probity.service.inference import graph
 from probity.service.inference.predictor import Predictor
 from probity.service.models import cpu_share, loading
 from probity.service.models.cpu_share import all_threads, batches_at_once, share_of
@@ -46,6 +47,7 @@ def test_a_network_that_takes_long_has_all_threads(
     classification: Synthetic, monkeypatch: pytest.MonkeyPatch, long_seconds: float, threads: int
 ) -> None:
     monkeypatch.setattr(loading, "LONG_SECONDS", long_seconds)
+    monkeypatch.setattr(loading, "QUICK_ROWS", ())
     assert load_predictor(classification.path, Settings()).graph.threads == threads
     assert load_predictor(classification.path, Settings(threads=3)).graph.threads == 3
     assert load_predictor(classification.path, Settings(workers=99)).graph.threads == 1
@@ -59,6 +61,23 @@ def test_an_example_is_timed_at_its_best(classification: Synthetic) -> None:
     predictor = Predictor.load(classification.path)
     assert not predictor.graph.takes_longer_than(100)
     assert predictor.graph.takes_longer_than(0)
+
+
+@pytest.mark.parametrize(("seconds", "rows", "expected"), [(100.0, (16, 8), 16), (0.0, (16, 8), 0), (100.0, (), 0)])
+def test_the_most_examples_that_are_quick(
+    classification: Synthetic, monkeypatch: pytest.MonkeyPatch, seconds: float, rows: tuple[int, ...], expected: int
+) -> None:
+    monkeypatch.setattr(loading, "QUICK_SECONDS", seconds)
+    monkeypatch.setattr(loading, "QUICK_ROWS", rows)
+    assert load_predictor(classification.path, Settings()).quick_rows == expected
+
+
+def test_what_may_repeat_is_not_quick_whatever_the_clock_says(
+    classification: Synthetic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "QUICK_SECONDS", 100.0)
+    monkeypatch.setattr(graph, "may_repeat", lambda _: True)
+    assert load_predictor(classification.path, Settings()).quick_rows == 0
 
 
 def test_a_default_model_that_is_not_served_is_an_error(classification: Synthetic) -> None:
