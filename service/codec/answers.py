@@ -15,7 +15,7 @@ from probity.service.inference.predictor import PlainPrediction, Prediction, Pre
 from probity.service.maths.certified import CertifiedRule
 from probity.service.maths.class_rules import ClassRules
 from probity.service.maths.fused_score import JoinedScore
-from probity.service.maths.prediction_sets import LIKELY
+from probity.service.maths.prediction_sets import LIKELY, PredictionSets, descending
 from probity.service.maths.predictive import noise_ratios
 from probity.service.maths.scores import SCORES, Scoring
 
@@ -97,6 +97,39 @@ class _Columns:
         self.level = decision.policy.interval_level
         self.unknown: list[None] = [None] * len(prediction)
 
+    # Numbers
+
+    @cached_property
+    def usual(self) -> dict[str, list[Any]]:
+        """The numbers of a usual answer by their fields, as Python's own: (B, K) as a list of lists, (B,) as a list.
+
+        They are rounded together: for a few examples a call of NumPy costs more than what it computes.
+        """
+        given: dict[str, Array] = {}
+        if self.manifest.task == "regression":
+            given["mean"] = self.answered.mean
+        else:
+            given["probabilities"] = self.p
+        if (whole := self.whole) is not None:
+            given |= {"p_value": whole.p_value, "score": whole.score, "variance": whole.variance}
+            if whole.std is None:
+                given["variance"] = np.add.reduce(whole.variance, axis=1, dtype=np.float64) / whole.variance.shape[1]
+            else:
+                given["std"] = whole.std
+        found, start = {}, 0
+        rows = self.numbers(np.concatenate([one.reshape(len(one), -1) for one in given.values()], axis=1))
+        for name, values in given.items():
+            if values.ndim == 1:
+                found[name], start = [row[start] for row in rows], start + 1
+            else:
+                stop = start + values.shape[1]
+                found[name], start = [row[start:stop] for row in rows], stop
+        return found
+
+    def usual_or_unknown(self, name: str) -> Sequence[Any]:
+        """None for each example in a degraded answer."""
+        return self.usual.get(name, self.unknown)
+
     # Classes and labels
 
     @cached_property
@@ -115,30 +148,33 @@ class _Columns:
     @cached_property
     def order(self) -> Array:
         """(B, K): the classes in descending order of probability."""
-        return np.argsort(-self.p, axis=1, kind="stable")
+        return descending(self.p)
 
     def by_class(self, values: Array) -> list[Json]:
         """(B, K) as an object an example: of all classes in their own order, or of the most probable ones in theirs."""
         if self.view.top is None:
             return [dict(zip(self.names, row, strict=True)) for row in self.numbers(values)]
-        order = self.order[:, : self.view.top]
-        shown = self.numbers(values[np.arange(len(values))[:, np.newaxis], order])
-        return [
-            {self.names[k]: value for k, value in zip(places, row, strict=True)}
-            for places, row in zip(order.tolist(), shown, strict=True)
-        ]
+        return self.most_probable(self.numbers(values))
+
+    def most_probable(self, rows: list[Any]) -> list[Json]:
+        """Of each example's numbers, one a class, those of the `top` most probable ones."""
+        names, places = self.names, self.order[:, : self.view.top].tolist()
+        return [{names[k]: row[k] for k in shown} for shown, row in zip(places, rows, strict=True)]
 
     def label(self) -> list[Any]:
         return [self.names[k] for k in self.chosen.tolist()]
 
     def probability(self) -> list[Any]:
-        return self.numbers(self.p.max(axis=1))
+        return [max(row) for row in self.usual["probabilities"]]
 
     def labels(self) -> list[Any]:
         return names_of(self.p >= LIKELY, self.names)
 
     def probabilities(self) -> list[Any]:
-        return self.by_class(self.p)
+        rows = self.usual["probabilities"]
+        if self.view.top is None:
+            return [dict(zip(self.names, row, strict=True)) for row in rows]
+        return self.most_probable(rows)
 
     def map_label(self) -> list[Any]:
         return [self.names[k] for k in self.q.argmax(axis=1).tolist()]
@@ -157,7 +193,7 @@ class _Columns:
 
     def mean_variance(self) -> Sequence[Any]:
         """Over the classes: all that the probabilities depend on, where one scale is shared (probit-shared)."""
-        return self.unknown if self.whole is None else self.numbers(self.whole.variance.mean(axis=1, dtype=np.float64))
+        return self.usual_or_unknown("variance")
 
     def logit_mean(self) -> list[Any]:
         return self.by_class(self.answered.mean)
@@ -181,13 +217,14 @@ class _Columns:
 
     def prediction_set(self) -> Sequence[Any]:
         """Of each example; its classes in descending order of probability."""
-        if self.whole is None or self.decision.sets is None:
+        sets = self.decision.sets
+        if self.whole is None or not isinstance(sets, PredictionSets):
             return self.unknown
-        level, names, top = self.level, self.names, self.view.top
-        sizes = self.decision.members(self.whole).sum(axis=1).tolist()
+        level, names, top, order = self.level, self.names, self.view.top, self.order
+        sizes = sets.sizes(self.p, order, level).tolist()
         return [
             {"level": level, "size": size, "labels": [names[k] for k in places[:size][:top]]}
-            for places, size in zip(self.order.tolist(), sizes, strict=True)
+            for places, size in zip(order.tolist(), sizes, strict=True)
         ]
 
     def label_set(self) -> Sequence[Any]:
@@ -206,13 +243,13 @@ class _Columns:
         return [self.manifest.class_names] * len(self.unknown)
 
     def mean(self) -> list[Any]:
-        return self.numbers(self.answered.mean)
+        return self.usual["mean"]
 
     def variance(self) -> Sequence[Any]:
-        return self.unknown if self.whole is None else self.numbers(self.whole.variance)
+        return self.usual_or_unknown("variance")
 
     def std(self) -> Sequence[Any]:
-        return self.unknown if self.whole is None or self.whole.std is None else self.numbers(self.whole.std)
+        return self.usual_or_unknown("std")
 
     def noise_std(self) -> list[Any]:
         return [self.numbers(np.array(self.manifest.noises))] * len(self.unknown)
@@ -235,10 +272,10 @@ class _Columns:
     # The decision
 
     def score(self) -> Sequence[Any]:
-        return self.unknown if self.whole is None else self.numbers(self.whole.score)
+        return self.usual_or_unknown("score")
 
     def p_value(self) -> Sequence[Any]:
-        return self.unknown if self.whole is None else self.numbers(self.whole.p_value)
+        return self.usual_or_unknown("p_value")
 
     def rejected(self) -> Sequence[Any]:
         return self.unknown if self.whole is None else self.whole.rejected.tolist()

@@ -56,13 +56,26 @@ def set_scores(probabilities: Array, penalty: float, unpenalised: int) -> Array:
     p = np.asarray(probabilities, np.float64)
     if p.shape[1] == 2:
         return 1 - p
-    order, rows = np.argsort(-p, axis=1, kind="stable"), np.arange(len(p))[:, np.newaxis]
-    scores = p[rows, order].cumsum(axis=1)
-    if penalty:
-        scores += penalty * np.maximum(0, np.arange(1, p.shape[1] + 1) - unpenalised)
+    order, rows = descending(p), np.arange(len(p))[:, np.newaxis]
+    scores = _ranked_scores(p[rows, order], penalty, unpenalised)
     found = np.empty_like(scores)
     found[rows, order] = scores
     return found
+
+
+def descending(probabilities: Array) -> Array:
+    """(B, K): the classes in descending order of probability; of equal ones, the first comes first."""
+    return np.argsort(-probabilities, axis=1, kind="stable")
+
+
+def _ranked_scores(ranked: Array, penalty: float, unpenalised: int) -> Array:
+    """`set_scores` of probabilities (B, K) in descending order, in which they ascend."""
+    if ranked.shape[1] == 2:
+        return 1 - ranked
+    scores = ranked.cumsum(axis=1)
+    if penalty:
+        scores += penalty * np.maximum(0, np.arange(1, ranked.shape[1] + 1) - unpenalised)
+    return scores
 
 
 @dataclass(frozen=True)
@@ -83,9 +96,17 @@ class PredictionSets:
         The most probable class always does: a larger set holds the truth as often or more, and none is empty. A class
         is in a set with all more probable ones.
         """
-        largest = conformal_quantile(self._ascending, level)
-        found: Array = set_scores(probabilities, self.penalty, self.unpenalised) <= largest
-        found[np.arange(len(found)), probabilities.argmax(axis=1)] = True
+        order = descending(np.asarray(probabilities, np.float64))
+        found, rows = np.empty(order.shape, bool), np.arange(len(order))[:, np.newaxis]
+        found[rows, order] = np.arange(order.shape[1]) < self.sizes(probabilities, order, level)[:, np.newaxis]
+        return found
+
+    def sizes(self, probabilities: Array, order: Array, level: float) -> Array:
+        """How many classes belong to the set of this level, (B, K) -> (B,): the first so many of `order` (B, K), which
+        `descending` gives."""
+        ranked = np.asarray(probabilities, np.float64)[np.arange(len(order))[:, np.newaxis], order]
+        scores = _ranked_scores(ranked, self.penalty, self.unpenalised)
+        found: Array = np.maximum(1, (scores <= conformal_quantile(self._ascending, level)).sum(axis=1))
         return found
 
 
