@@ -5,6 +5,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.middleware.cors import CORSMiddleware
@@ -42,6 +43,8 @@ from probity.service.settings import Settings
 
 DESCRIPTION = "Predictions that say how sure they are, and say no when they should."
 VERSION = "0.1.0"
+# FastAPI's own looks for providers at each request.
+NO_TELEMETRY: Any = {"tracing": False, "metrics": False, "logs": False}
 # When models are closed, no client waits any more: a batch that is still computed may hang.
 CLOSE_SECONDS = 2.0
 log = logging.getLogger("probity")
@@ -80,6 +83,7 @@ def create_app(
         openapi_url=None,  # `routes.docs` serves the document and the page
         docs_url=None,
         redoc_url=None,
+        telemetry=NO_TELEMETRY,
     )
     # One flat list: FastAPI would nest routers, and match each request twice.
     parts = (predict, feedback_route, v2, operations, docs, *([playground] if settings.playground else []))

@@ -2,11 +2,12 @@
 
 import contextlib
 import copy
-import datetime as dt
+import http
 import itertools
 import json
 import logging
 import os
+import sys
 import threading
 import time
 from collections import deque
@@ -19,6 +20,7 @@ from uvicorn.config import LOGGING_CONFIG
 from probity.service.http.request_id import current_id
 from probity.service.settings import Settings
 
+PHRASES: dict[object, str] = {status.value: status.phrase for status in http.HTTPStatus}
 ACCESS, ACCESS_FIELDS = "uvicorn.access", ("client", "method", "path", "", "status")
 MOST_LINES, LINES_AT_ONCE = 10_000, 1000
 TOGETHER_SECONDS, FLUSH_SECONDS = 0.02, 1.0
@@ -35,13 +37,33 @@ class PathOnly(logging.Filter):
         return True
 
 
+class AccessLines(logging.Formatter):
+    """uvicorn's lines without its colours, in a fraction of the time: a line comes with every request."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        if not isinstance(record.args, tuple) or len(record.args) != len(ACCESS_FIELDS):
+            return super().format(record)
+        client, method, path, version, status = record.args
+        moment, request = getattr(record, "moment", ""), getattr(record, "request", "")
+        code = f"{status} {PHRASES.get(status, '')}"
+        return f'{moment} {record.levelname}:     {client} - "{method} {path} HTTP/{version}" {code}{request}'
+
+
 class WithContext(logging.Filter):
     """Adds the time (UTC, milliseconds) as `moment`, and as `request` the id of the request, empty outside of one."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._second, self._text = -1, ""  # the last one, and how it is written
+
     def filter(self, record: logging.LogRecord) -> bool:
         """Keep every line."""
-        moment = dt.datetime.fromtimestamp(record.created, dt.UTC)
-        record.moment = moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+        second, text = int(record.created), self._text
+        if second != self._second:
+            text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+            self._text, self._second = text, second
+        record.moment = f"{text}.{int(record.created * 1000) % 1000:03d}Z"
         identity = getattr(record, "request_id", None) or current_id()  # given where no context has it
         record.request = "" if identity is None else f" request={identity}"
         return True
@@ -169,6 +191,8 @@ def log_config(settings: Settings) -> dict[str, Any]:
     config["filters"] = {"path_only": {"()": PathOnly}, "context": {"()": WithContext}}
     for formatter in config["formatters"].values():
         formatter["fmt"] = f"%(moment)s {formatter['fmt']}%(request)s"
+    if not sys.stdout.isatty():
+        config["formatters"]["access"] = {"()": AccessLines}
     json_lines = settings.log_format == "json"
     writer = LogWriter(_told_in_json if json_lines else str)  # one for all streams, so that lines stay in their order
     if json_lines:

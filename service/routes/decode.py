@@ -32,9 +32,11 @@ async def read(request: Request, runtime: Runtime, deadline: RequestDeadline, le
     deadline, sooner than the operator's, passes before its body is there."""
     settings = runtime.settings
     own = deadline.at if deadline.at < deadline.latest else None
+    seconds, threads = settings.client_timeout_seconds, runtime.body_threads
+    if own is None:
+        return await read_body(request, settings.max_body_bytes, seconds, lease, threads)
     try:
         async with asyncio.timeout_at(own):
-            seconds, threads = settings.client_timeout_seconds, runtime.body_threads
             return await read_body(request, settings.max_body_bytes, seconds, lease, threads)
     except TimeoutError:
         detail = "The deadline passed while the body arrived."

@@ -1,10 +1,12 @@
 """Routes whose endpoints take the request and return the response, without dependencies or conversions."""
 
 from collections.abc import Awaitable, Callable, Iterable
+from functools import cached_property
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from probity.service.http.admission import Lease
@@ -27,12 +29,27 @@ class DirectRoute(APIRoute):
         self.app = _leased(self.endpoint)
 
 
+class _Headers(Headers):
+    """Starlette's raise and catch an error for each header that is not there, as most are."""
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The first one of this name."""
+        wanted = key.lower().encode("latin-1")
+        return next((value.decode("latin-1") for name, value in self._list if name == wanted), default)
+
+
+class _Request(Request):
+    @cached_property
+    def headers(self) -> Headers:
+        return _Headers(scope=self.scope)
+
+
 def _leased(endpoint: Callable[[Request], Awaitable[Response]]) -> ASGIApp:
     async def run(scope: Scope, receive: Receive, send: Send) -> None:
         runtime: Runtime = scope["app"].state.runtime
         with runtime.byte_budget.lease() as lease:
             scope[LEASE] = lease
-            response = await endpoint(Request(scope, receive, send))
+            response = await endpoint(_Request(scope, receive, send))
             await response(scope, receive, send)
             await response_taken(scope)
 
