@@ -9,7 +9,7 @@ from benchmarks.experiments.frontier import run as frontier
 from benchmarks.experiments.guarantees import run as guarantees
 from benchmarks.experiments.strangers import run as strangers
 from benchmarks.fit import against_laplace, bundles, price
-from benchmarks.serving import against_servers, bulk, fair, load, playground, rpc, shadow, soak, texts
+from benchmarks.serving import against_servers, bulk, cpu, fair, load, playground, rpc, shadow, soak, texts
 from benchmarks.serving.clients import run as clients
 
 HOURS = "hours, and data, given or downloaded"
@@ -23,6 +23,7 @@ BENCHMARKS = (
         "the service and LitServe, BentoML, MLServer, FastAPI around the same predictor",
         against_servers.run,
     ),
+    Benchmark("cpu", "processor time for an example, and requests a second beside FastAPI", cpu.run),
     Benchmark("texts", "texts to the service, and to FastAPI around the plain network", texts.run),
     Benchmark("rpc", "gRPC and HTTP at saturation and at 70 % of it, with one worker and two", rpc.run, needs="h2load"),
     Benchmark("bulk", "Ray Data with one actor and two beside probity score: rows a second", bulk.run, needs="Ray"),

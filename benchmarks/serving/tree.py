@@ -1,11 +1,11 @@
-"""Memory of a process and its descendants, from /proc."""
+"""Memory and processor time of a process and its descendants, from /proc."""
 
 import os
 import threading
 import time
 from pathlib import Path
 
-PAGE = os.sysconf("SC_PAGE_SIZE")
+PAGE, TICKS = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
 
 
 def members(root: int) -> list[int]:
@@ -31,8 +31,14 @@ def resident_bytes(root: int) -> int:
     return sum(int(fields[21]) for pid in members(root) if (fields := _stat(pid))) * PAGE
 
 
+def processor_seconds(root: int) -> float:
+    """Time that the processors gave to the tree so far, in user space and in the kernel."""
+    return sum(int(fields[11]) + int(fields[12]) for pid in members(root) if (fields := _stat(pid))) / TICKS
+
+
 def _stat(pid: int) -> list[str] | None:
-    """After the name, which may hold anything: [0] state, [1] parent, [3] session, [21] pages."""
+    """After the name, which may hold anything: [0] state, [1] parent, [3] session, [11] and [12] ticks in user space
+    and in the kernel, [21] pages."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:  # it has just ended

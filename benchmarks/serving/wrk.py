@@ -30,6 +30,7 @@ end
 class Saturation:
     """What was answered with 200, and errors by their kind."""
 
+    seconds: float
     requests_per_second: float
     examples_per_second: float
     connections: int
@@ -59,6 +60,7 @@ def saturate(
     errors = {kind: summary[kind] for kind in ("connect", "read", "write", "timeout", "status")}
     rate = (summary["requests"] - errors["status"]) / elapsed
     return Saturation(
+        seconds=elapsed,
         requests_per_second=rate,
         examples_per_second=rate * request.rows,
         connections=connections,
