@@ -19,10 +19,10 @@ INPUTS = Row(
     (
         Panel(
             "Evidence of drift",
-            "Log10 of the test martingale (from 2 on, chance no longer explains it), and its alarms within the window.",
+            "Log10 of the test martingale, the mean over instances (from 2 on, chance explains it no longer); alarms.",
             "short",
             (
-                Query(f"max by (version) (probity_drift_evidence{{{MODEL}}})", "v{{version}} evidence"),
+                Query(f"log10(avg by (version) (10 ^ probity_drift_evidence{{{MODEL}}}))", "v{{version}} evidence"),
                 Query(by_version("increase", "probity_drift_alarms_total"), "v{{version}} alarms"),
             ),
             least=None,

@@ -18,6 +18,18 @@ def _accuracy(decision: str) -> str:
     return f"{_labelled('correct', only)} / ({_labelled('examples', only)} > 0)"
 
 
+def _estimated(decision: str) -> str:
+    """The accuracy to be expected by the confidences of the answers; no value without answers."""
+    only = 'decision="accepted"' if decision == "accepted" else ""
+    confidence, examples = (by_version("increase", f"probity_decided_{one}_total", more=only) for one in PARTS)
+    excess = f'max by (version) (probity_held_out_confidence_excess{{{MODEL}, decision="{decision}"}})'
+    return f"{confidence} / ({examples} > 0) - {excess}"
+
+
+def _held_out(end: str) -> str:
+    return f'max by (version) (probity_held_out_accuracy_{end}{{{MODEL}, decision="accepted"}})'
+
+
 def _calibration_error() -> str:
     """sum_b |right in b - sum of confidences in b| / examples over bins b; no value without labels."""
     right, confidence = (
@@ -27,6 +39,7 @@ def _calibration_error() -> str:
     return f"sum by (version) (abs({right} - {confidence})) / ({_labelled('examples')} > 0)"
 
 
+PARTS = ("confidence", "examples")
 LABELS = Row(
     "Labels of $model's answers that came later",
     (
@@ -38,6 +51,19 @@ LABELS = Row(
                 Query(_accuracy("accepted"), "v{{version}} accepted"),
                 Query(_accuracy("rejected"), "v{{version}} rejected"),
                 Query(f"max by (version) (probity_expected_accuracy{{{MODEL}}})", "v{{version}} accepted, by design"),
+                Query(_estimated("accepted"), "v{{version}} accepted, estimated"),
+            ),
+            most=1.0,
+        ),
+        Panel(
+            "Estimated accuracy",
+            "Without labels, by how sure answers are; and the 99% interval of the accepted among the held-out data.",
+            "percentunit",
+            (
+                Query(_estimated("accepted"), "v{{version}} accepted"),
+                Query(_estimated("all"), "v{{version}} all"),
+                Query(_held_out("low"), "v{{version}} held out, at least"),
+                Query(_held_out("high"), "v{{version}} held out, at most"),
             ),
             most=1.0,
         ),

@@ -9,6 +9,7 @@ from probity.offline.runtime.arrays import Array, to_numpy
 from probity.service.bundle import Outcomes as OutcomesPart
 from probity.service.bundle import SetScore
 from probity.service.inference.predictor import Prediction
+from probity.service.maths.estimated_accuracy import confidence
 from probity.service.maths.outcomes import ClassOutcomes, LabelOutcomes, Outcomes, RegressionOutcomes, Verdicts
 from probity.service.maths.prediction_sets import LIKELY, label_set_scores, set_scores, tuned_sets
 
@@ -39,11 +40,14 @@ def outcomes_of(conformal: Predicted, tuning: Predicted | None) -> tuple[Outcome
         held = np.take_along_axis(scores, targets.astype(int)[:, :, np.newaxis], axis=2)[:, :, 0]
         known = None if tuning is None else _verdicts(tuning)
         count = 0 if known is None else len(known)
-        return LabelOutcomes(_verdicts(conformal), held[order], known), OutcomesPart(count, None)
+        confidences = confidence(prediction.probabilities, True)[order]
+        return LabelOutcomes(_verdicts(conformal), held[order], known, confidences), OutcomesPart(count, None)
     penalty, unpenalised = PLAIN_SETS if tuning is None else _tuned(tuning)
     own = set_scores(prediction.probabilities, penalty, unpenalised)[np.arange(len(targets)), targets]
     known = None if tuning is None else _verdicts(tuning)
-    outcomes = ClassOutcomes(_verdicts(conformal), own[order], known)
+    outcomes = ClassOutcomes(
+        _verdicts(conformal), own[order], known, confidence(prediction.probabilities, False)[order]
+    )
     return outcomes, OutcomesPart(0 if known is None else len(known), SetScore(penalty, unpenalised))
 
 

@@ -25,6 +25,7 @@ REFERENCE_LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 MAX_REFERENCES, MAX_REFERENCE_NAME = 100, 100
 TUNING = "tuning."
 PARTS = "part."
+CONFIDENCES = "confidences"
 
 Array = npt.NDArray[Any]
 
@@ -77,6 +78,8 @@ def _outcome_tensors(outcomes: Outcomes) -> Tensors:
         "correct": np.asarray(known.correct, np.bool_),
         "set_scores": np.asarray(outcomes.set_scores, np.float64),
     }
+    if outcomes.confidences is not None:
+        found[CONFIDENCES] = np.asarray(outcomes.confidences, np.float64)
     if tuning is not None:
         found[TUNING + "scores"] = np.asarray(tuning.scores, np.float64)
         found[TUNING + "predicted"] = np.asarray(tuning.predicted, np.int32)
@@ -135,10 +138,13 @@ def _outcomes(file: Path, tensors: Tensors, scores: Array, manifest: Manifest) -
     shape = (len(scores), manifest.outputs) if several else (len(scores),)
     set_scores = take(file, tensors, "set_scores", "float64", shape)
     kind, tuning_examples = LabelOutcomes if several else ClassOutcomes, manifest.calibration.outcomes.tuning_examples
+    confidences = take(file, tensors, CONFIDENCES, "float64", (len(scores),)) if CONFIDENCES in tensors else None
+    if confidences is not None and not ((confidences >= 0) & (confidences <= 1)).all():
+        raise BundleError(file, f"{CONFIDENCES}: expected probabilities, from 0 to 1")
     if not tuning_examples:
-        return kind(known, set_scores, None)
+        return kind(known, set_scores, None, confidences)
     tuning = _ascending(file, tensors, TUNING + "scores", tuning_examples)
-    return kind(known, set_scores, _verdicts(file, tensors, TUNING, tuning, manifest.outputs))
+    return kind(known, set_scores, _verdicts(file, tensors, TUNING, tuning, manifest.outputs), confidences)
 
 
 def _verdicts(file: Path, tensors: Tensors, prefix: str, scores: Array, classes: int) -> Verdicts:

@@ -14,7 +14,8 @@ from probity.service.inference.policy import Policy
 from probity.service.inference.prediction import Prediction, Predictive, finite_rows
 from probity.service.maths.certified import CertifiedRule, NotCertified, certify
 from probity.service.maths.class_rules import LEAST_EXAMPLES, ClassRules
-from probity.service.maths.outcomes import ClassOutcomes, LabelOutcomes, Outcomes, RegressionOutcomes
+from probity.service.maths.estimated_accuracy import HeldOutAccuracy
+from probity.service.maths.outcomes import ClassOutcomes, LabelOutcomes, Outcomes, RegressionOutcomes, Verdicts
 from probity.service.maths.prediction_sets import ConformalIntervals, LabelSets, PredictionSets, conformal_rank
 from probity.service.maths.predictive import gaussian_interval
 from probity.service.maths.rejection import RejectionRule, minimum_calibration_examples, share_bound
@@ -135,11 +136,26 @@ class Decision:
             conformal = self.interval_kind == "conformal"
             return 1 - share_bound(n, n + 1 - conformal_rank(n, level), CONFIDENCE) if conformal else None
         assert isinstance(self.outcomes, ClassOutcomes)
-        held_out, rule = self.outcomes.calibration, self.rule
-        thresholds = rule.thresholds(held_out.predicted) if isinstance(rule, ClassRules) else rule.threshold
-        accepted = held_out.scores <= thresholds
+        held_out, accepted = self.outcomes.calibration, self._accepts(self.outcomes.calibration)
         count, errors = int(np.count_nonzero(accepted)), int(np.count_nonzero(accepted & ~held_out.correct))
         return 1 - share_bound(count, errors + 1, CONFIDENCE) if count else None
+
+    @functools.cached_property
+    def held_out(self) -> dict[str, HeldOutAccuracy]:
+        """By which the accuracy on new data is estimated, of the `accepted` and of `all`; nothing of a regression, or
+        of a bundle that does not say how sure it was."""
+        if not isinstance(self.outcomes, ClassOutcomes) or self.outcomes.confidences is None:
+            return {}
+        known, confidences = self.outcomes.calibration, self.outcomes.confidences
+        which = {"accepted": self._accepts(known), "all": np.ones(len(known), bool)}
+        found = {name: HeldOutAccuracy.of(confidences[those], known.correct[those]) for name, those in which.items()}
+        return {name: one for name, one in found.items() if one is not None}
+
+    def _accepts(self, held_out: Verdicts) -> Array:
+        """Which of the held-out examples the rule accepts, (n,) bool."""
+        rule = self.rule
+        thresholds = rule.thresholds(held_out.predicted) if isinstance(rule, ClassRules) else rule.threshold
+        return np.asarray(held_out.scores <= thresholds)
 
 
 def _rule(own: RejectionRule, outcomes: Outcomes, policy: Policy, bundle: Bundle) -> Rule:

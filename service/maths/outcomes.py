@@ -27,12 +27,14 @@ class ClassOutcomes:
 
     calibration: of the examples that set the threshold; set_scores: their true classes' scores for prediction sets
     (`probity.service.maths.prediction_sets`), (n,), in the order of the calibration scores. tuning: of other examples,
-    by which anything may be chosen; None where there are none.
+    by which anything may be chosen; None where there are none. confidences: the probabilities of the calibration
+    examples' answers to be right (`probity.service.maths.estimated_accuracy`), (n,); None where they are not known.
     """
 
     calibration: Verdicts
     set_scores: Array
     tuning: Verdicts | None
+    confidences: Array | None = None
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from probity.service.feedback.receipts import Receipt, ReceiptError, ReceiptSign
 from probity.service.format.manifest import Manifest, Task
 from probity.service.inference.decision import Decision as Decides
 from probity.service.inference.predictor import PlainPrediction, Prediction
+from probity.service.maths.estimated_accuracy import confidence
 from probity.service.maths.prediction_sets import LIKELY
 from probity.service.models.served import AnyPrediction, ServedModel
 from probity.service.schemas import FeedbackRequest, FeedbackResponse, ModelName
@@ -78,9 +79,10 @@ def answers_of(model: ServedModel, prediction: AnyPrediction) -> Array:
             answers["low"], answers["high"] = model.predictor.decision.intervals(prediction)
     elif task == "multilabel":
         answers["labels"] = np.packbits(probabilities >= LIKELY, axis=1)
-        answers["confidence"] = np.maximum(probabilities, 1 - probabilities).prod(axis=1)
     else:
-        answers["class"], answers["confidence"] = probabilities.argmax(axis=1), probabilities.max(axis=1)
+        answers["class"] = probabilities.argmax(axis=1)
+    if probabilities is not None:
+        answers["confidence"] = confidence(probabilities, task == "multilabel")
     return answers
 
 

@@ -13,6 +13,7 @@ from probity.service.batching import Batch
 from probity.service.inference.predictor import PlainPrediction, Prediction, Predictor
 from probity.service.maths.exchangeability import DriftTest
 from probity.service.models.class_counters import ClassCounters
+from probity.service.models.confidence_series import ConfidenceSeries
 from probity.service.models.deviation import Deviation
 from probity.service.models.drift_sample import DriftSample
 from probity.service.models.feedback_series import FeedbackSeries
@@ -49,6 +50,7 @@ class ModelMetrics:
         self._drift_evidence = metrics.drift_evidence.labels(*model)
         self._drift_alarms = metrics.drift_alarms.labels(*model)
         self.feedback = FeedbackSeries(metrics.feedback, model, predictor.decision.expected_accuracy, workers)
+        self.confidence = ConfidenceSeries(metrics, model, predictor.decision)
         self._queue_rows = metrics.queue_rows.labels(*model)
         self._queue_seconds = metrics.queue_seconds.labels(*model)
         self._compute_seconds = metrics.compute_seconds.labels(*model)
@@ -80,6 +82,7 @@ class ModelMetrics:
         metrics.false_reject_rate.labels(*model).set(predictor.decision.pooled.false_reject_rate)
         metrics.false_reject_rate_bound.labels(*model).set(predictor.decision.pooled.rate_bound())
         self.feedback.announce()
+        self.confidence.announce()
 
     def withdraw(self) -> None:
         """Remove what describes the model; what it counts stays until its last request is answered."""
@@ -99,6 +102,7 @@ class ModelMetrics:
         for gauge in self._metrics.descriptions:
             gauge.remove(*self._model)
         self.feedback.withdraw()
+        self.confidence.withdraw()
 
     def finish(self) -> None:
         """Count the last requests, and mark the model as removed."""
@@ -116,6 +120,7 @@ class ModelMetrics:
             return
         metrics, model = self._metrics, self._model
         self.feedback.remove()
+        self.confidence.remove()
         for one in metrics.measurements:
             one.remove(*model)
         for label in self._rejections.names():
@@ -161,6 +166,7 @@ class ModelMetrics:
         classes = self._classes(prediction.probabilities, len(prediction))
         self._predictions.add(classes)
         self._rejections.add(classes[prediction.rejected])
+        self.confidence.count(prediction)
         if alarms := self.drift.observe(self._drift_sample.take()):
             self._drift_alarms.inc(alarms)
         self._drift_evidence.set(self.drift.evidence)

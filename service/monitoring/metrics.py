@@ -77,6 +77,7 @@ class Metrics:
         self._http()
         self._models()
         self._predictions()
+        self._estimated_accuracy()
         self._shadow()
         self.feedback = FeedbackMetrics(registry)
 
@@ -144,6 +145,29 @@ class Metrics:
         self.variance = self._deviation("functional_variance", "largest output variance of an example")
         self.entropy = self._deviation("predictive_entropy", "predictive entropy")
 
+    def _estimated_accuracy(self) -> None:
+        self.decided_examples = self._counter(
+            "decided_examples", "Examples of a classification, by what was decided.", *MODEL, "decision"
+        )
+        self.decided_confidence = self._counter(
+            "decided_confidence", "Sum of their probabilities to be right.", *MODEL, "decision"
+        )
+        self.held_out_excess = self._gauge(
+            "held_out_confidence_excess",
+            "Mean probability to be right minus accuracy, of held-out examples; decision: accepted, or all.",
+            *MODEL,
+            "decision",
+        )
+        self.held_out_low, self.held_out_high = (
+            self._gauge(
+                f"held_out_accuracy_{end}",
+                f"{end.capitalize()} end of the 99 % confidence interval of the accuracy on held-out examples.",
+                *MODEL,
+                "decision",
+            )
+            for end in ("low", "high")
+        )
+
     def _shadow(self) -> None:
         self.shadow_examples = self._counter("shadow_examples", "Answers that a shadow predicted too.", *MODEL)
         self.shadow_changed = self._counter("shadow_changed", "Of these, those that it answers otherwise.", *MODEL)
@@ -185,6 +209,11 @@ class Metrics:
     def descriptions(self) -> tuple[Gauge, ...]:
         """Gauges that describe a model by name and version; removed as soon as it stops serving."""
         return self.false_reject_rate, self.false_reject_rate_bound
+
+    @property
+    def of_held_out(self) -> tuple[Gauge, Gauge, Gauge]:
+        """What held-out data showed, by decision too: excess of the confidence, and both ends of the accuracy."""
+        return self.held_out_excess, self.held_out_low, self.held_out_high
 
     @property
     def measurements(self) -> tuple[Counter | Gauge | Histogram | ArrayHistogram, ...]:

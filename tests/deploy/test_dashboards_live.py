@@ -17,6 +17,7 @@ from tests.reference import calibration_error
 from tests.support.deployment import DASHBOARDS, PANELS, RECORDED, filled
 from tests.support.digits import GOLDEN, Array, digits, turned
 from tests.support.live_prometheus import Prometheus, scraping
+from tests.support.outcomes import sure_of_held_out
 from tests.support.secrets import secret_file
 from tests.support.server import Server, running
 
@@ -30,7 +31,14 @@ BUNDLE = GOLDEN / "v1_fused" / "bundle"
 MODEL = Predictor.load(BUNDLE).manifest.name
 QUERIES = {f"{panel['title']} {t['refId']}": filled(t["expr"], MODEL) for panel in PANELS for t in panel["targets"]}
 # Quantiles of answers have no value where nothing was answered.
-ANSWERS = ("Out-of-distribution score", "Conformal p-value", "Functional variance", "Predictive entropy", "Top prob")
+ANSWERS = (
+    "Estimated accuracy",
+    "Out-of-distribution score",
+    "Conformal p-value",
+    "Functional variance",
+    "Predictive entropy",
+    "Top prob",
+)
 # Nor have accuracies and errors where no label came.
 LABELLED = ("Accuracy of labelled examples", "Expected calibration error", "Root mean squared error")
 SENT = "probity_ood_p_value_count"
@@ -81,8 +89,8 @@ class Watched:
 
 @pytest.fixture
 def watched(tmp_path: Path) -> Iterator[Watched]:
-    file = str(secret_file(tmp_path))
-    with running(BUNDLE, PROBITY_FEEDBACK_SECRET_FILE=file) as server, scraping(server.port, tmp_path) as prometheus:
+    file, bundle = str(secret_file(tmp_path)), sure_of_held_out(BUNDLE, tmp_path / "bundle", 0.9)
+    with running(bundle, PROBITY_FEEDBACK_SECRET_FILE=file) as server, scraping(server.port, tmp_path) as prometheus:
         prometheus.wait_for(SENT, 0)
         yield Watched(server, prometheus)
 

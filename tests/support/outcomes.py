@@ -64,3 +64,11 @@ def verdicts(prediction: Prediction, targets: Array) -> Verdicts:
     order = np.argsort(prediction.score, kind="stable")
     labels = prediction.probabilities.argmax(axis=1)[order].astype(np.int32)
     return Verdicts(prediction.score[order], labels, labels == targets[order])
+
+
+def sure_of_held_out(source: Path, out: Path, confidence: float) -> Path:
+    """The bundle of a classification at `source`, written to `out`, which was so sure of each held-out example."""
+    calibration = read_bundle(source).calibration
+    assert isinstance(calibration.outcomes, ClassOutcomes)
+    outcomes = replace(calibration.outcomes, confidences=np.full(len(calibration.scores), confidence))
+    return rewrite(source, out, calibration=replace(calibration, outcomes=outcomes))

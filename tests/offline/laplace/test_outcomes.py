@@ -41,6 +41,8 @@ def test_of_a_classification(tunes: bool) -> None:
         assert known.correct[place] == (p[n].argmax() == targets[n])
         own = reference.set_score(p[n], targets[n], kept.set_score.penalty, kept.set_score.unpenalised)
         assert outcomes.set_scores[place] == pytest.approx(own, rel=1e-12)
+        assert outcomes.confidences is not None
+        assert outcomes.confidences[place] == p[n].max()
 
 
 def test_of_a_regression() -> None:

@@ -30,6 +30,21 @@ def test_those_of_a_classification_come_back(classification: Synthetic, tmp_path
     assert again.digest == bundle.digest
 
 
+@pytest.mark.parametrize("tuning", [0, 30])
+def test_how_sure_they_were_comes_back_where_it_is_known(
+    classification: Synthetic, tmp_path: Path, tuning: int
+) -> None:
+    bundle = read_bundle(keeping_outcomes(classification.path, tmp_path / "bundle", 50, tuning))
+    known = bundle.calibration.outcomes
+    assert isinstance(known, ClassOutcomes)
+    assert known.confidences is None
+    confidences = np.linspace(0.3, 1, 50)
+    calibration = replace(bundle.calibration, outcomes=replace(known, confidences=confidences))
+    found = calibration_from_bytes(FILE, calibration_to_bytes(calibration), bundle.manifest).outcomes
+    assert isinstance(found, ClassOutcomes)
+    np.testing.assert_array_equal(found.confidences, confidences)
+
+
 def test_those_of_a_regression_come_back(regression: Synthetic, tmp_path: Path) -> None:
     bundle = read_bundle(keeping_outcomes(regression.path, tmp_path / "bundle", 50))
     assert isinstance(bundle.calibration.outcomes, RegressionOutcomes)
@@ -49,6 +64,8 @@ WRONG: list[tuple[str, Any, str]] = [
     ("tuning.predicted", np.full(30, -1, np.int32), r"tuning\.predicted: expected class numbers"),
     ("correct", np.ones(49, bool), r"'correct': found shape \(49,\), expected \(50,\)"),
     ("set_scores", np.full(50, np.nan), "found NaN"),
+    ("confidences", np.full(50, 1.5), "confidences: expected probabilities, from 0 to 1"),
+    ("confidences", np.full(49, 0.5), r"'confidences': found shape \(49,\), expected \(50,\)"),
     ("tuning.scores", np.arange(30.0)[::-1].copy(), r"tuning\.scores: expected at least one score, in ascending order"),
     ("residuals", np.zeros((50, 3)), "unexpected tensor 'residuals'"),
 ]

@@ -1,0 +1,47 @@
+"""service/maths/estimated_accuracy.py: confidences, and what held-out examples showed."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import beta
+
+from probity.service.maths.estimated_accuracy import HeldOutAccuracy, confidence
+
+
+def test_confidences_by_hand() -> None:
+    p = np.array([[0.1, 0.7, 0.2], [0.5, 0.3, 0.2]])
+    np.testing.assert_allclose(confidence(p, False), [0.7, 0.5])
+    np.testing.assert_allclose(confidence(p, True), [0.9 * 0.7 * 0.8, 0.5 * 0.7 * 0.8])
+
+
+@given(st.integers(1, 400), st.integers(0, 400), st.floats(0, 1))
+def test_the_interval_is_that_of_clopper_and_pearson(n: int, wrong: int, sure: float) -> None:
+    right = max(0, n - wrong)
+    found = HeldOutAccuracy.of(np.full(n, sure), np.arange(n) < right)
+    assert found is not None
+    assert found.excess == pytest.approx(sure - right / n, abs=1e-12)
+    low = beta.ppf(0.005, right, n - right + 1) if right else 0.0
+    high = beta.ppf(0.995, right + 1, n - right) if right < n else 1.0
+    assert (found.low, found.high) == pytest.approx((low, high), abs=1e-9)
+    assert found.low <= right / n <= found.high
+
+
+def test_nothing_is_known_of_no_examples() -> None:
+    assert HeldOutAccuracy.of(np.zeros(0), np.zeros(0, bool)) is None
+
+
+@pytest.mark.parametrize("bias", [-0.1, 0.0, 0.1])
+def test_the_estimate_follows_an_accuracy_that_confidence_follows(bias: float) -> None:
+    """Confidences that are wrong by the same everywhere: the excess takes it off."""
+    rng = np.random.default_rng(0)
+
+    def drawn(least: float, most: float) -> tuple[np.ndarray, np.ndarray]:
+        truth = rng.uniform(least, most, 100_000)
+        return truth + bias, rng.random(100_000) < truth
+
+    held_out = HeldOutAccuracy.of(*drawn(0.7, 0.9))
+    assert held_out is not None
+    for least in (0.7, 0.5, 0.2):
+        sure, right = drawn(least, 0.9)
+        assert sure.mean() - held_out.excess == pytest.approx(right.mean(), abs=0.01)
