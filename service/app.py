@@ -139,6 +139,9 @@ async def _running(
     feedback: Feedback | None,
 ) -> AsyncIterator[Runtime]:
     """Run the models and their queues; at the end, give what still runs two seconds."""
+    if audit is not None:
+        audit.start()
+        audit.event("started", service=VERSION, settings=settings.described())
     compute_threads = ComputeThreads(all_threads(settings))
     store = ModelStore(settings.default_model)
     folders = [predictor.path for predictor in loaded]
@@ -150,6 +153,7 @@ async def _running(
         metrics,
         folders,
         settings.models,
+        None if audit is None else audit.event,
     )
     repository.adopt(loaded)
     elsewhere = Elsewhere(settings)
@@ -161,9 +165,8 @@ async def _running(
         else Shadow(choice, Policy.of(settings), store, metrics, settings.compute_timeout_seconds)
     )
     runtime = Runtime(settings, metrics, store, repository, elsewhere, compute_threads, audit, feedback, shadow)
-    for one in (audit, shadow):
-        if one is not None:
-            one.start()
+    if shadow is not None:
+        shadow.start()
     try:
         yield runtime
     finally:
@@ -178,9 +181,11 @@ async def _running(
             log.error("A batch is still computed after %g s and is left behind", CLOSE_SECONDS)
         trials.close()
         compute_threads.shutdown()
-        for one in (shadow, audit):
-            if one is not None:
-                one.close()
+        if shadow is not None:
+            shadow.close()
+        if audit is not None:
+            audit.event("stopped")
+            audit.close()
 
 
 async def _begin_loading(runtime: Runtime) -> None:

@@ -15,7 +15,7 @@ from probity.scoring.errors import ScoringError
 from probity.scoring.inputs import Batch, Source, checked_rows
 from probity.service.bundle import InputSpec
 
-INPUTS, MODEL = "inputs", "model"
+INPUTS, MODEL, EVENT = "inputs", "model", "event"
 NAME = re.compile(r".*\.jsonl(\.[0-9]+)?")  # also one that the audit trail has rotated
 Line = tuple[int, dict[str, Any]]
 """The number of a line, from 1, and what it says."""
@@ -24,7 +24,8 @@ Line = tuple[int, dict[str, Any]]
 def open_json_lines(path: Path, spec: InputSpec, model: str, keep: Sequence[str] = ()) -> Source:
     """A file of JSON objects, one a line, with an example as the network takes it in `inputs`.
 
-    Where the lines are of several models, those of `model` count. keep: the fields to write beside the predictions.
+    Where the lines are of several models, those of `model` count; lines with an `event`, of the service itself, do
+    not. keep: the fields to write beside the predictions.
     Raises `ScoringError`.
     """
     models = Counter(str(line.get(MODEL, "")) for _, line in _lines(path))
@@ -50,7 +51,7 @@ def open_json_lines(path: Path, spec: InputSpec, model: str, keep: Sequence[str]
 
 
 def _lines(path: Path) -> Iterator[Line]:
-    """Those that are not empty."""
+    """Those that are not empty, and no events."""
     with open(path, "rb") as file:
         for number, text in enumerate(file, start=1):
             if not text.strip():
@@ -61,6 +62,8 @@ def _lines(path: Path) -> Iterator[Line]:
                 raise ScoringError(f"{path}: line {number}: found no JSON ({error!s:.150})") from None
             if not isinstance(line, dict):
                 raise ScoringError(f"{path}: line {number}: found {type(line).__name__}, expected a JSON object")
+            if EVENT in line and INPUTS not in line:
+                continue
             yield number, line
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy.typing as npt
@@ -13,6 +12,7 @@ from probity.service.format.manifest import Task
 from probity.service.inference.decision import Decision
 from probity.service.inference.predictor import PlainPrediction
 from probity.service.models.served import AnyPrediction, ServedModel
+from probity.service.monitoring.audit import moment
 
 Array = npt.NDArray[Any]
 Json = dict[str, Any]
@@ -50,7 +50,7 @@ def audit_lines(
     them, where they are to be kept. The plain network's answers have no score and no decision.
     """
     request: Json = {
-        "time": datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds"),
+        "time": moment(seconds),
         "id": request_id,
         "client": asker.client,
         "key": asker.key,

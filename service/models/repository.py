@@ -27,8 +27,8 @@ Required = Literal["named", "all", "any"]
 
 class Repository:
     """`folders` are bundles; each folder inside `models_folder` that holds a bundle (or, one level deeper, several
-    versions) is one too. `load` reads a bundle (in a thread), `serve` puts a queue before it. records: what is known of
-    each bundle's folder."""
+    versions) is one too. `load` reads a bundle (in a thread), `serve` puts a queue before it. `tell` hears what
+    happens: an event's name and fields. records: what is known of each bundle's folder."""
 
     def __init__(
         self,
@@ -38,9 +38,10 @@ class Repository:
         metrics: Metrics,
         folders: Iterable[Path] = (),
         models_folder: Path | None = None,
+        tell: Callable[..., None] | None = None,
     ) -> None:
         self.store, self._load, self._serve, self._metrics = store, load, serve, metrics
-        self._folders, self._models_folder = list(folders), models_folder
+        self._folders, self._models_folder, self._tell = list(folders), models_folder, tell or _ignored
         self.records: dict[Path, FolderRecord] = {}
         self._versions: dict[str, Pinned] = {}
         self._versions_trouble, self._unanswered = "", dict[str, str]()
@@ -143,6 +144,7 @@ class Repository:
         if versions != self._versions:
             pinned = printable(", ".join(f"{name} to {one}" for name, one in versions.items()))
             log.info("%s pins %s", VERSIONS_FILE, pinned or "nothing any more: the latest versions answer")
+            self._tell("pinned", versions={name: str(one) for name, one in versions.items()})
         self._versions = versions
         self.store.pin(versions)
 
@@ -239,6 +241,7 @@ class Repository:
     def _refuse(self, record: FolderRecord, error: BundleError, seconds: float) -> None:
         if record.refused(str(error), asyncio.get_running_loop().time(), seconds):
             log.error("%s: not loaded, %s: %s", record.place, _kept(record), error)
+            self._tell("refused", place=record.place, problem=str(error))
         self._metrics.load_failed(record.name)
 
     def _swap(self, record: FolderRecord, predictor: Predictor) -> None:
@@ -257,6 +260,7 @@ class Repository:
         record.loaded(model)
         described = printable(f"{model.name} version {model.version}")
         log.info("%s: serving %s, digest %s", record.place, described, model.digest)
+        self._tell("loaded", place=record.place, **_named(model), replaced=None if old is None else old.digest)
 
     def _refuse_clash(self, record: FolderRecord, predictor: Predictor) -> None:
         manifest = predictor.manifest
@@ -297,9 +301,19 @@ class Repository:
         if record.model is not None and self.store.remove(record.model):
             self._retire(record.model)
         log.info("%s: gone, %s", record.place, "forgotten" if record.model is None else "unloaded")
+        if record.model is not None:
+            self._tell("unloaded", place=record.place, **_named(record.model))
 
     async def _scan(self) -> dict[Path, Stamp]:
         return await asyncio.to_thread(_stamps, [*self._folders, *self.records], self._models_folder)
+
+
+def _ignored(event: str, **fields: object) -> None:
+    """Where nobody listens."""
+
+
+def _named(model: ServedModel) -> dict[str, str]:
+    return {"model": model.name, "version": model.version, "digest": model.digest}
 
 
 def _kept(record: FolderRecord) -> str:

@@ -1,9 +1,15 @@
 """The audit trail: one line for each prediction, written by a thread, so that no request waits for the disk."""
 
+import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
 
 from prometheus_client import Counter
+from pydantic_core import to_json
 
 from probity.service.monitoring.audit_file import RotatedFile, StandardOutput
 from probity.service.monitoring.background import BackgroundThread, Work
@@ -34,6 +40,10 @@ class AuditTrail:
         """Write the lines soon; returns at once."""
         self._thread.note(Work(lines.make, lines.count, lines.numbers))
 
+    def event(self, event: str, **fields: Any) -> None:
+        """Write a line about the service itself soon: when, in which process, what happened, and the fields."""
+        self.note(Lines(partial(event_line, event, time.time(), os.getpid(), fields), 1))
+
     def close(self) -> None:
         """Write what waits, for a few seconds at most, and release the file."""
         if self._thread.close():
@@ -41,3 +51,13 @@ class AuditTrail:
 
     def _write(self, several: Sequence[bytes]) -> None:
         self._file.append(b"".join(several))
+
+
+def moment(seconds: float) -> str:
+    """Seconds since 1970 as the lines have them: UTC, with milliseconds."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+def event_line(event: str, seconds: float, process: int, fields: dict[str, Any]) -> bytes:
+    """The line of an event, with its end."""
+    return to_json({"time": moment(seconds), "event": event, "process": process, **fields}) + b"\n"

@@ -1,17 +1,22 @@
 """The audit trail of a running service: every answered example has its line, and the answer's id finds it."""
 
+import asyncio
 import json
+import os
 import re
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from probity.service.app import create_app
 from probity.service.inference.predictor import Predictor
 from probity.service.security.api_keys import new_key
 from probity.service.settings import Settings
-from tests.support.bundles import Synthetic
+from tests.support.bundles import Synthetic, rewrite
 from tests.support.client import Client, problem, serving
 from tests.support.server import run_to_end, running
 from tests.support.v2 import GOOD, VALUES, binary, post
@@ -20,8 +25,13 @@ Json = dict[str, Any]
 ROWS = [[0.5, -1.0, 2.0, 0.25], [1.0, 2.0, 3.0, 4.0], [9.0, 9.0, -9.0, 9.0]]
 
 
-def lines_of(file: Path) -> list[Json]:
+def all_lines(file: Path) -> list[Json]:
     return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def lines_of(file: Path) -> list[Json]:
+    """Those of answers."""
+    return [line for line in all_lines(file) if "event" not in line]
 
 
 def predict(client: Client, **headers: str) -> Json:
@@ -89,6 +99,44 @@ def test_a_degraded_answer_has_no_decision(classification: Synthetic, tmp_path: 
         assert line["degraded"] is True
         assert line["score"] is line["p_value"] is line["rejected"] is None
         assert line["label"] in (classification.manifest.class_names or ())
+
+
+def test_what_happens_to_the_service_has_a_line_too(
+    classification: Synthetic, regression: Synthetic, tmp_path: Path
+) -> None:
+    file, models = tmp_path / "audit.jsonl", tmp_path / "models"
+    first, second = models / "a" / "1", models / "b"
+    shutil.copytree(classification.path, first)
+    app = create_app([], Settings(audit_file=file, models=models, request_timeout_seconds=7))
+
+    async def live() -> None:
+        async with app.router.lifespan_context(app):
+            repository = app.state.runtime.repository
+            await repository.refresh()
+            shutil.copytree(regression.path, second)
+            (second / "model.onnx").write_bytes(b"none")
+            await repository.refresh()
+            other = replace(classification.manifest, temperature=2.0)
+            rewrite(classification.path, tmp_path / "new", manifest=other)
+            (tmp_path / "new" / "manifest.json").replace(first / "manifest.json")
+            await repository.refresh()
+            (models / "versions.json").write_text('{"synthetic": "1"}')
+            shutil.rmtree(first)
+            for _ in range(3):
+                await repository.refresh()
+
+    asyncio.run(live())
+    events = all_lines(file)
+    names = ["started", "loaded", "refused", "loaded", "pinned", "unloaded", "stopped"]
+    assert [line["event"] for line in events] == names
+    assert {line["process"] for line in events} == {os.getpid()}
+    started, loaded, refused, swapped, pinned, unloaded, _ = events
+    assert "PROBITY_REQUEST_TIMEOUT_SECONDS=7" in started["settings"]
+    assert (loaded["model"], loaded["version"], loaded["replaced"]) == ("synthetic", "1", None)
+    assert (refused["place"], "model.onnx" in refused["problem"]) == (str(second), True)
+    assert swapped["replaced"] == loaded["digest"] != swapped["digest"]
+    assert pinned["versions"] == {"synthetic": "version 1"}
+    assert (unloaded["digest"], unloaded["place"]) == (swapped["digest"], loaded["place"])
 
 
 @pytest.mark.parametrize("text", ["", "two words", "a" * 129, "caf\u00e9"])

@@ -37,7 +37,7 @@ def test_the_audit_trail_of_a_service_gives_its_answers_again(table: Predictor, 
     with serving(table, Settings(audit_file=audit, audit_inputs=True)) as client:
         for first in range(0, len(INPUTS), 5):
             assert client.predict({"inputs": INPUTS[first : first + 5].tolist()}).status_code == 200
-    said = rows_of(audit)
+    said = [line for line in rows_of(audit) if "event" not in line]  # those are left out
     assert score_file(table, audit, out, batch_size=7, keep=["id", "index"]) == len(INPUTS)
     rows = rows_of(out)
     for row, line in zip(rows, said, strict=True):
