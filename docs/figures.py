@@ -33,6 +33,7 @@ MEASURED = (
     "texts",
     "clients",
     "rpc",
+    "cpu",
     "fair",
     "shadow",
     "bulk",
@@ -366,6 +367,29 @@ def rpc(result: Row) -> str:
     return table(["", "requests per second", f"median {load}, ms", f"99th percentile {load}, ms"], rows)
 
 
+def cpu(result: Row) -> str:
+    """Microseconds for an example, by what is asked for and by server."""
+    times, servers = result["microseconds"], ("probity", "plain network", "no work")
+    asked = [key.removeprefix("probity, ") for key in times if key.startswith("probity, ")]
+    rows = [
+        [
+            f"{one} example{'' if one.endswith(' 1') else 's'}",
+            *(f"{found['median']:.0f}" if (found := times.get(f"{name}, {one}")) else "" for name in servers),
+        ]
+        for one in asked
+    ]
+    return table(["a request with", "Probity", "FastAPI, plain network", "FastAPI, no work"], rows)
+
+
+def cpu_rates(result: Row) -> str:
+    """Requests a second by the number of connections."""
+    rows = [
+        [connections, f"{one['probity']:,.0f}", f"{one['fastapi']:,.0f}", f"{one['ratio']:.2f}"]
+        for connections, one in result["requests_per_second"].items()
+    ]
+    return table(["connections", "Probity, requests per second", "FastAPI", "ratio in a round"], rows)
+
+
 def bulk(result: Row) -> str:
     """Rows a second of each way."""
     rows = [[name, f"{rate:,.0f}"] for name, rate in result["rows_per_second"].items()]
@@ -445,12 +469,13 @@ TABLES_OF = (
     texts,
     clients,
     rpc,
+    cpu,
     fair,
     shadow,
     bulk,
 )
 MADE = {make.__name__: (make.__name__, make) for make in TABLES_OF}
-MADE |= {"few_foreign": ("drift", few_foreign), "mishaps": ("servers", mishaps)}
+MADE |= {"few_foreign": ("drift", few_foreign), "mishaps": ("servers", mishaps), "cpu_rates": ("cpu", cpu_rates)}
 MADE |= {"verdicts": ("frontier", verdicts), "strangers_foreign": ("strangers", strangers_foreign)}
 FULL = {"frontier": frontier_in_full, "scores": scores_in_full, "guarantees": guarantees_in_full}
 
