@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import math
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,6 +11,7 @@ from typing import Any
 import numpy.typing as npt
 
 from probity.service.batching import Answered, Batch, Clock, ComputeThreads, DynamicBatcher, Fallback, Limits
+from probity.service.format.text import printable
 from probity.service.inference.decision import Decision
 from probity.service.inference.predictor import PlainPrediction, Prediction, Predictor, check_finite
 from probity.service.models.cpu_share import batches_at_once, share_of
@@ -20,6 +22,7 @@ from probity.service.settings import Settings
 
 Array = npt.NDArray[Any]
 AnyPrediction = Prediction | PlainPrediction
+log = logging.getLogger("probity")
 
 
 class ServedModel:
@@ -95,12 +98,23 @@ class ServedModel:
         Raises what `DynamicBatcher.submit` raises, `NonFinitePrediction` and `NetworkError`.
         """
         answered = await self._batcher.submit(inputs, deadline)
+        if log.isEnabledFor(logging.DEBUG):
+            self._log(answered)
         check_finite(answered.result)
         if observed:
             self.metrics.answered(answered.result, answered.queue_seconds, inputs)
         if decision is None or decision is self.predictor.decision or not isinstance(answered.result, Prediction):
             return answered
         return replace(answered, result=decision.again(answered.result))
+
+    def _log(self, answered: Answered[AnyPrediction]) -> None:
+        result = answered.result
+        rejected = int(result.rejected.sum()) if isinstance(result, Prediction) else 0
+        log.debug(
+            "%s version %s: %d examples, %d rejected; waited %.1f ms, computed %.1f ms",
+            *(printable(self.name), printable(self.version), len(result), rejected),
+            *(1000 * answered.queue_seconds, 1000 * answered.compute_seconds),
+        )
 
     async def retire(self) -> None:
         """Close the queue once no request uses the model any more."""

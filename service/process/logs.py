@@ -185,6 +185,14 @@ def _told_in_json(message: str) -> str:
     return JsonLines().format(record)
 
 
+def toggle_debug(level: str) -> None:
+    """Log debug messages of the service, or where it does so, those of `level` and above again."""
+    logger = logging.getLogger("probity")
+    on = logger.level != logging.DEBUG
+    logger.setLevel(logging.DEBUG if on else "INFO" if level == "debug" else level.upper())
+    logger.log(max(logger.level, logging.INFO), "SIGUSR1: debug messages are %s", "on" if on else "off")
+
+
 def log_config(settings: Settings) -> dict[str, Any]:
     """uvicorn's logging configuration, with time and request in each line, and a logger for the service's messages."""
     config = copy.deepcopy(LOGGING_CONFIG)

@@ -26,7 +26,7 @@ from probity.service.process.listening import (
     most_connections,
     refuse_new_connections,
 )
-from probity.service.process.logs import log_config
+from probity.service.process.logs import log_config, toggle_debug
 from probity.service.process.metrics_files import reserve_room_for_metrics
 from probity.service.runtime import Runtime
 from probity.service.settings import Settings
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("probity")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-WITHOUT_MEANING = (signal.SIGUSR1, signal.SIGUSR2)  # to this service: they would end it without an answer
+DEBUG = signal.SIGUSR1
+WITHOUT_MEANING = signal.SIGUSR2  # to this service: it would end it without an answer
 # Longer than the minute for which load balancers commonly keep idle connections: they must close first, or they send a
 # request over a connection that has just been closed.
 KEEP_ALIVE_SECONDS = 75
@@ -63,8 +64,8 @@ class Server(uvicorn.Server):
     On SIGTERM readiness fails at once. Requests are accepted for `drain_seconds` more, until the load balancer has
     noticed; then nothing new is accepted, running requests are finished, and the process ends. SIGINT does not wait.
     SIGHUP looks for new, changed and removed bundles; where the service was started in a terminal, that has closed, and
-    SIGHUP does as SIGTERM. A second SIGTERM changes nothing: with a signal to the whole
-    process group, a worker gets it twice.
+    SIGHUP does as SIGTERM. A second SIGTERM changes nothing: with a signal to the whole process group, a worker gets it
+    twice. SIGUSR1 turns debug messages on, and off again.
 
     `heartbeat` is called when requests are accepted, and about every second from then on. `all_stop` returns whether no
     other process goes on accepting from the listening sockets. `forced_exit` ends the process if it does not by itself.
@@ -227,18 +228,25 @@ class Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Handle signals while serving; afterwards the process goes on to its normal end."""
-        with handled_signals(self.handle_exit):
+        with handled_signals(self.handle_signal):
             yield
+
+    def handle_signal(self, sig: int, frame: FrameType | None) -> None:
+        """What the signal asks for: new bundles, debug messages, or the end."""
+        asked: dict[int, Callable[[], None]] = {DEBUG: lambda: toggle_debug(str(self.config.log_level))}
+        if not self._of_terminal:
+            asked[signal.SIGHUP] = self._reload
+        if sig not in asked:
+            self.handle_exit(sig, frame)
+        elif self._event_loop is not None:
+            # A signal handler runs between any two instructions: only this call is safe there.
+            self._event_loop.call_soon_threadsafe(asked[sig])
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Readiness turns to 503 at once, for clients that keep their connection; then drain."""
         runtime = _runtime(self.config.app)
         if runtime is None and self._forced_exit is not None:  # models are still loading, which may take for ever
             exit_now(self._forced_exit.status)
-        if sig == signal.SIGHUP and not self._of_terminal:
-            if self._event_loop is not None:
-                self._event_loop.call_soon_threadsafe(self._reload)
-            return
         first, self._stopping = not self._stopping, True
         if sig != signal.SIGINT and not first:
             return
@@ -246,7 +254,6 @@ class Server(uvicorn.Server):
             runtime.draining = True
         if self.drain_seconds and sig != signal.SIGINT and self._event_loop is not None:
             self._schedule_exit(self.drain_seconds + (self.config.timeout_graceful_shutdown or 0))
-            # A signal handler runs between any two instructions: only this call is safe there.
             self._event_loop.call_soon_threadsafe(self._stop_later, sig)
         else:
             self._schedule_exit(self.config.timeout_graceful_shutdown or 0)
@@ -269,12 +276,12 @@ class Server(uvicorn.Server):
 
 
 @contextlib.contextmanager
-def handled_signals(handle: Callable[[int, FrameType | None], object]) -> Iterator[None]:
-    """While the block runs, `handle` the signals that end the service, and ignore those that mean nothing to it.
+def handled_signals(handle: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
+    """While the block runs, `handle` the signals that mean something to the service, and ignore the one that does not.
 
     A SIGHUP that is ignored stays so: `nohup` has asked for it.
     """
-    wanted = dict.fromkeys(SIGNALS, handle) | dict.fromkeys(WITHOUT_MEANING, signal.SIG_IGN)
+    wanted: dict[signal.Signals, Any] = {**dict.fromkeys((*SIGNALS, DEBUG), handle), WITHOUT_MEANING: signal.SIG_IGN}
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         del wanted[signal.SIGHUP]
     previous = {number: signal.signal(number, handler) for number, handler in wanted.items()}

@@ -32,7 +32,7 @@ from pathlib import Path
 
 from prometheus_client import multiprocess as metrics_files
 
-from probity.service.process.server import handled_signals, in_terminal
+from probity.service.process.server import DEBUG, handled_signals, in_terminal
 from probity.service.process.worker import STARTUP_FAILURE, Worker, run_worker
 from probity.service.settings import Settings
 
@@ -121,14 +121,17 @@ class Supervisor:
             self._kill_at = time.monotonic() + GRACE_SECONDS
 
     def _handle(self, number: int) -> None:
-        """SIGHUP goes on to the workers, which look for new bundles, but where a terminal has closed."""
-        if number != signal.SIGHUP:
+        """SIGHUP goes on to the workers, which look for new bundles, but where a terminal has closed; SIGUSR1 does."""
+        if number not in (signal.SIGHUP, DEBUG):
             self._stop(number)
+        elif number == DEBUG:
+            for worker in self._workers:
+                worker.send(DEBUG)
         elif in_terminal():
             self._stop(signal.SIGTERM)
         else:
             for worker in self._workers:
-                worker.hang_up()
+                worker.send(signal.SIGHUP)
 
     def _stop(self, number: int) -> None:
         self.listener.close()

@@ -57,10 +57,10 @@ class Worker:
         if self.process.pid is not None and self.process.exitcode is None:
             os.kill(self.process.pid, number if self.started else signal.SIGTERM)
 
-    def hang_up(self) -> None:
-        """Have it look for new bundles; one that is still starting does so anyway."""
+    def send(self, number: int) -> None:
+        """Send a signal that does not end it; one that is still starting handles none yet."""
         if self.started and self.process.pid is not None and self.process.exitcode is None:
-            os.kill(self.process.pid, signal.SIGHUP)
+            os.kill(self.process.pid, number)
 
     def close(self) -> None:
         """Release what the process held, which has ended."""
