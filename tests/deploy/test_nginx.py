@@ -250,6 +250,26 @@ def test_one_address_has_no_more_than_its_share(service: Server, tmp_path: Path)
         assert proxy.request("GET", "/models")[0] == 429  # still
 
 
+@pytest.mark.parametrize(
+    ("zone", "header"), [("of_one_key", "X-API-Key: {}"), ("of_one_bearer", "Authorization: bearer {}")]
+)
+def test_one_key_has_no_more_than_its_share(zone: str, header: str, service: Server, tmp_path: Path) -> None:
+    match = re.search(rf"limit_conn {zone} (\d+);", CONFIGURATION.read_text())
+    assert match is not None
+    limit = 5
+    fewer = {match[0]: f"limit_conn {zone} {limit};"}
+    named = UNFINISHED.replace(b"Host: x", b"Host: x\r\n" + header.format("theirs").encode())
+    with proxying(service.port, tmp_path, fewer) as proxy, contextlib.ExitStack() as open_ones:
+        clients = [open_ones.enter_context(contextlib.closing(proxy.socket())) for _ in range(limit + 1)]
+        for client in clients:
+            client.sendall(named)
+        assert select.select(clients, [], [], TIMEOUT)[0]  # one is refused: the others are counted
+        for key, status in (("theirs", 429), ("other", 200)):
+            name, value = header.format(key).split(": ")
+            assert proxy.request("GET", "/models", headers={name: value})[0] == status
+        assert proxy.request("GET", "/models")[0] == 200
+
+
 @pytest.mark.parametrize("path", HEALTH)
 def test_a_health_check_holds_no_body(path: str, proxy: Server) -> None:
     """Their number is not limited, so that bodies of theirs could fill the disk."""
