@@ -26,21 +26,43 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-@contextlib.contextmanager
-def proxying(service_port: int, folder: Path, changes: Mapping[str, str] | None = None) -> Iterator[Server]:
-    """nginx in front of this port of a service; the `port` of what is yielded is its own. `changes`: in its file."""
-    assert NGINX is not None
-    port, file, text = _free_port(), folder / "nginx.conf", CONFIGURATION.read_text()
-    places = {"probity:8000": f"127.0.0.1:{service_port}", "listen 8080": f"listen 127.0.0.1:{port}"}
-    for old, new in {**places, **(changes or {}), "/tmp/": f"{folder}/"}.items():
+def configured(changes: Mapping[str, str]) -> str:
+    """The file with these texts replaced, each of which it holds."""
+    text = CONFIGURATION.read_text()
+    for old, new in changes.items():
         assert old in text, old
         text = text.replace(old, new)
-    file.write_text(text)
+    return text
+
+
+def placed(ports: tuple[int, int], folder: Path, changes: Mapping[str, str]) -> str:
+    """The file with these changes, which listens on these ports for HTTP and gRPC, and writes to `folder` alone."""
+    listening = {f"listen {old}": f"listen 127.0.0.1:{port}" for old, port in zip((8080, 8081), ports, strict=True)}
+    return configured({**changes, **listening, "/tmp/": f"{folder}/"})
+
+
+@contextlib.contextmanager
+def proxying(
+    service_port: int, folder: Path, changes: Mapping[str, str] | None = None, rpc_port: int | None = None
+) -> Iterator[Server]:
+    """nginx in front of this port of a service; the `port` of what is yielded is its own. `changes`: in its file.
+    rpc_port: of the service's gRPC."""
+    one = {"probity:8000": f"127.0.0.1:{service_port}", "probity:8001": f"127.0.0.1:{rpc_port or 1}"}
+    with proxying_as(folder, (_free_port(), _free_port()), {**one, **(changes or {})}) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def proxying_as(folder: Path, ports: tuple[int, int], changes: Mapping[str, str]) -> Iterator[Server]:
+    """nginx with the file that `placed` gives."""
+    assert NGINX is not None
+    file = folder / "nginx.conf"
+    file.write_text(placed(ports, folder, changes))
     user = "user root; " if os.geteuid() == 0 else ""  # else its processes could not write below the folder
     command = [NGINX, "-p", str(folder), "-c", str(file), "-g", f"{user}daemon off;"]
     process = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     server = Server(process)
-    server.port = port
+    server.port = ports[0]
     try:
         _wait_until_listening(server)
         yield server
