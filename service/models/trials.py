@@ -12,7 +12,9 @@ from typing import Self
 from probity.service.bundle import BundleError
 from probity.service.environment.child import start_child
 from probity.service.environment.memory import available_bytes
+from probity.service.models.passed_trials import PassedTrials
 from probity.service.models.trial_process import Task
+from probity.service.monitoring.metrics import SHARED_FOLDER
 from probity.service.settings import PREFIX, Settings
 
 MODULE = "probity.service.models.trial_process"
@@ -22,7 +24,7 @@ class Trials:
     """Tries bundles with the settings that they will be served with. Thread-safe."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+        self._settings, self._passed = settings, PassedTrials(os.environ.get(SHARED_FOLDER))
         self._lock = threading.Lock()
         self._running: set[subprocess.Popen[bytes]] = set()
         self._closed = False
@@ -34,10 +36,14 @@ class Trials:
         self.close()
 
     def check(self, folder: Path) -> str:
-        """Read, open and predict with the bundle in `folder`; returns its digest.
+        """Read, open and predict with the bundle in `folder`, unless another worker process has done so; returns its
+        digest.
 
         Raises `BundleError`, also where that took longer than the settings allow, or ended the process.
         """
+        return self._passed.digest(folder, self._try)
+
+    def _try(self, folder: Path) -> str:
         process = self._start(folder)
         seconds = self._settings.compute_timeout_seconds
         try:

@@ -10,7 +10,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
-from probity.service.monitoring.metrics import FINISHING, SERVING, Metrics, several_processes
+from probity.service.monitoring.metrics import FINISHING, SERVING, SHARED_FOLDER, Metrics, several_processes
 
 INFO = "probity_model_info"
 CREATED = "_created"  # when a series began: a quarter of all lines, which nothing here reads
@@ -23,10 +23,9 @@ def readable(metrics: Metrics) -> CollectorRegistry:
     if not several_processes():
         return metrics.registry
     registry = CollectorRegistry()
-    descriptions = {
-        family.name for gauge in (*metrics.descriptions, metrics.feedback.expected) for family in gauge.describe()
-    }
-    registry.register(ServedModels(os.environ["PROMETHEUS_MULTIPROC_DIR"], descriptions))
+    gauges = (*metrics.descriptions, *metrics.of_held_out, metrics.feedback.expected)
+    descriptions = {family.name for gauge in gauges for family in gauge.describe()}
+    registry.register(ServedModels(os.environ[SHARED_FOLDER], descriptions))
     return registry
 
 

@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from probity.service.monitoring.array_histogram import ArrayHistogram
 from probity.service.monitoring.feedback_metrics import FeedbackMetrics
 
+SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # a variable of prometheus-client's
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 MODEL = ("model", "version")
 # Conformal p-values are uniform on unchanged data, whatever the model.
@@ -248,4 +249,4 @@ class Metrics:
 
 def several_processes() -> bool:
     """Whether worker processes share their metrics through files."""
-    return bool(os.environ.get("PROMETHEUS_MULTIPROC_DIR"))
+    return bool(os.environ.get(SHARED_FOLDER))

@@ -32,11 +32,13 @@ from pathlib import Path
 
 from prometheus_client import multiprocess as metrics_files
 
+from probity.service.models.passed_trials import FOLDER
+from probity.service.monitoring.metrics import SHARED_FOLDER
 from probity.service.process.server import DEBUG, handled_signals, in_terminal
 from probity.service.process.worker import STARTUP_FAILURE, Worker, run_worker
 from probity.service.settings import Settings
 
-METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+METRICS_FOLDER = SHARED_FOLDER
 # Between attempts to start a worker, so that failing starts do not take the CPU from workers that serve.
 RETRY_SECONDS = 1.0
 # How long the exit itself may take after the time to finish.
@@ -207,6 +209,7 @@ def _metrics_folder() -> Iterator[tuple[Path, bool]]:
             raise NotADirectoryError(f"{METRICS_FOLDER}: found {given!r}, expected an existing folder")
         for file in Path(given).glob("*_[0-9]*.db"):  # left behind by killed processes
             file.unlink(missing_ok=True)
+        shutil.rmtree(Path(given) / FOLDER, ignore_errors=True)
         yield Path(given), False
         return
     shared_memory = Path("/dev/shm")  # noqa: S108  mkdtemp picks an unused name
