@@ -5,7 +5,9 @@
 # Every package is installed by the hash of its file: deploy/requirements, which `make lock` writes. Where packages come
 # from another index than pypi.org, pass pip's configuration: --secret id=pip.conf,src=$HOME/.config/pip/pip.conf
 
-FROM python:3.11-slim AS tools
+# The images that are published name it by its digest: .github/workflows/image.yml.
+ARG BASE=docker.io/library/python:3.11-slim
+FROM ${BASE} AS tools
 ENV PIP_NO_CACHE_DIR=1 \
     PIP_DISABLE_PIP_VERSION_CHECK=1 \
     PIP_ROOT_USER_ACTION=ignore \
@@ -56,7 +58,7 @@ RUN PYTHONPATH=/app /tools/bin/cyclonedx-py environment --pyproject pyproject.to
         --validate --output-file /app/sbom.cdx.json /venv/bin/python
 
 
-FROM python:3.11-slim AS runtime
+FROM ${BASE} AS runtime
 # Nothing is installed at run time, by nobody.
 RUN pip uninstall --yes --root-user-action=ignore pip setuptools wheel \
     && rm -r "$(python -c 'import ensurepip; print(ensurepip.__path__[0])')"
@@ -66,10 +68,11 @@ ENV PATH=/app/bin:/venv/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     ORT_DISABLE_TELEMETRY=1
 ARG REVISION=
+ARG BASE
 LABEL org.opencontainers.image.version="0.1.0" \
       org.opencontainers.image.revision="$REVISION" \
       org.opencontainers.image.licenses="MIT" \
-      org.opencontainers.image.base.name="docker.io/library/python:3.11-slim"
+      org.opencontainers.image.base.name="${BASE}"
 
 
 FROM runtime AS offline

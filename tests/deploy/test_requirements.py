@@ -65,8 +65,9 @@ def test_torch_is_the_build_without_cuda() -> None:
     assert not [name for name in pins if name.startswith(("nvidia", "cuda", "triton"))]
 
 
-def test_actions_are_named_by_commit() -> None:
-    used = re.findall(r"uses: (.*)", (ROOT / ".github/workflows/ci.yml").read_text())
+@pytest.mark.parametrize("workflow", ["ci.yml", "image.yml"])
+def test_actions_are_named_by_commit(workflow: str) -> None:
+    used = re.findall(r"uses: (.*)", (ROOT / ".github/workflows" / workflow).read_text())
     assert used
     for action in used:
         assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+", action), action

@@ -5,7 +5,7 @@ set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 work=$1
 python=${PYTHON:-$root/.venv/bin/python}
-base=$(sed -n 's/^FROM \(python:[^ ]*\) AS tools$/docker.io\/library\/\1/p' "$root/Dockerfile")
+base=$(sed -n 's/^ARG BASE=//p' "$root/Dockerfile")
 mkdir -p "$work/wheels"
 
 passed() { echo "$1: $(($(date +%s) - started)) s"; started=$(date +%s); }
