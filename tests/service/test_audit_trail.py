@@ -16,6 +16,7 @@ from probity.service.app import create_app
 from probity.service.inference.predictor import Predictor
 from probity.service.security.api_keys import new_key
 from probity.service.settings import Settings
+from tests.support.batching import until
 from tests.support.bundles import Synthetic, rewrite
 from tests.support.client import Client, problem, serving
 from tests.support.server import run_to_end, running
@@ -112,7 +113,7 @@ def test_what_happens_to_the_service_has_a_line_too(
     async def live() -> None:
         async with app.router.lifespan_context(app):
             repository = app.state.runtime.repository
-            await repository.refresh()
+            await until(lambda: not repository.store.loading)
             shutil.copytree(regression.path, second)
             (second / "model.onnx").write_bytes(b"none")
             await repository.refresh()

@@ -143,7 +143,7 @@ def test_the_audit_trail_has_the_labels(synthetic: Synthetic, tmp_path: Path) ->
     file = tmp_path / "trail.jsonl"
     with serving(Predictor.load(synthetic.path), Settings(audit_file=file)) as client:
         answer = predict(client, ROWS[:2])
-    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    lines = [line for line in map(json.loads, file.read_text().splitlines()) if "event" not in line]
     for line, found in zip(lines, answer["predictions"], strict=True):
         assert line["labels"] == found["labels"]
         assert line["probabilities"] == pytest.approx(found["probabilities"], rel=1e-5)

@@ -1,0 +1,125 @@
+"""How soon the metrics of a shadow tell a version that is worse from a usual new fit, on handwritten digits.
+
+A tenth of the requests goes to the shadow, as with PROBITY_SHADOW=digits/2@0.1. A version is told once the 99 %
+interval of the share that it answers otherwise, or rejects otherwise, lies above the limit of the alert
+ProbityShadowDiffers, and so many examples have been compared as that needs at least.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from benchmarks.core.folders import ROOT
+from benchmarks.core.settings import Settings, Values
+from probity.offline.config import FitConfig
+from probity.offline.fit import fit_bundle
+from probity.offline.recipes.load import load_recipe
+from probity.service.inference.predictor import Predictor
+from probity.service.maths.disagreement import Differences
+
+Array = npt.NDArray[Any]
+Data = tuple[Tensor, Tensor]
+SHARE, LIMIT, LEAST = 0.1, 0.05, 200
+Z = 2.326  # one-sided, 99 %
+ORDERS, MOST = 1000, 20_000  # simulated streams, and examples of each
+EPOCHS, BATCH = 40, 64
+
+
+@dataclass(frozen=True)
+class Version:
+    """How the second version differs from the one that answers."""
+
+    name: str
+    seed: int = 1
+    change: Callable[[Data], Data] = lambda data: data
+    config: Callable[[FitConfig], FitConfig] = lambda config: config
+
+
+def few(data: Data) -> Data:
+    return data[0][:100], data[1][:100]
+
+
+def mislabelled(data: Data) -> Data:
+    """A tenth of the labels is another class."""
+    images, labels = data
+    wrong = torch.arange(len(labels)) % 10 == 0
+    return images, torch.where(wrong, (labels + 1) % 10, labels)
+
+
+def unscaled(data: Data) -> Data:
+    """Pixels from 0 to 16, as they are in the files; the service scales them to 0 to 1."""
+    return 16 * data[0], data[1]
+
+
+VERSIONS = (
+    Version("another seed: a usual new fit"),
+    Version(
+        "a posterior over 20 weights, none added", config=lambda c: replace(c, subnetwork_size=20, added_weights=False)
+    ),
+    Version("trained on 100 digits", change=few),
+    Version("10 % of the labels wrong", change=mislabelled),
+    Version("trained on unscaled pixels", change=unscaled),
+)
+
+
+def run(settings: Settings) -> Values:
+    """Each version against the one that answers."""
+    digits = load_recipe(ROOT / "examples" / "digits.py").module
+    images, labels = (part.numpy() for part in digits.test_data())
+    first = predictor(settings, digits, Version("serves", seed=0)).predict(images)
+    rows = []
+    for version in settings.track(VERSIONS, "Versions", len(VERSIONS)):
+        found = predictor(settings, digits, version).predict(images)
+        differences = Differences.of(first.compared, found.compared, multilabel=False)
+        assert found.probabilities is not None
+        shares = {name: total / len(images) for name, total in differences.sums().items()}
+        accuracy = float((found.probabilities.argmax(axis=1) == labels).mean())
+        rows.append({"name": version.name, "accuracy": accuracy, "shares": shares, "requests": told(differences)})
+    return {"share": SHARE, "limit": LIMIT, "rows": rows}
+
+
+def predictor(settings: Settings, digits: Any, version: Version) -> Predictor:
+    """Trained as the recipe does, with the version's change, and fitted."""
+    train, held_out = version.change(digits.train_data()), digits.calibration_data()
+    if version.change is unscaled:
+        held_out = unscaled(held_out)
+    torch.manual_seed(version.seed)
+    net = digits.network()
+    optimiser = torch.optim.AdamW(net.parameters(), lr=2e-3, weight_decay=1e-2)
+    for _ in range(settings.choose(EPOCHS, 2)):
+        for rows in torch.randperm(len(train[0])).split(BATCH):
+            optimiser.zero_grad()
+            nn.functional.cross_entropy(net(train[0][rows]), train[1][rows]).backward()
+            optimiser.step()
+    folder = settings.scratch / version.name.split(",")[0].replace(" ", "-").replace("%", "percent")
+    fit_bundle(net, train, folder, calibration_loader=held_out, config=version.config(digits.config))
+    return Predictor.load(folder)
+
+
+def told(differences: Differences) -> dict[str, float] | None:
+    """Requests until the version is told: the median over simulated streams, and the 95 % quantile; None where half of
+    them do not tell it at all."""
+    rng, odd = np.random.default_rng(0), [differences.changed, differences.newly_rejected | differences.newly_accepted]
+    found = []
+    for _ in range(ORDERS):
+        order = rng.integers(len(differences), size=MOST)
+        found.append(min(_first_above(each[order]) for each in odd))
+    median, most = np.quantile(found, [0.5, 0.95], method="higher")
+    if not math.isfinite(median):
+        return None
+    return {"median": median / SHARE, "most": most / SHARE if math.isfinite(most) else None}  # type: ignore[dict-item]
+
+
+def _first_above(odd: Array) -> float:
+    """After how many examples the low end of Wilson's interval is above the limit for the first time."""
+    n = np.arange(1, len(odd) + 1)
+    p = odd.cumsum() / n
+    low = (p + Z**2 / (2 * n) - Z * np.sqrt(p * (1 - p) / n + Z**2 / (4 * n**2))) / (1 + Z**2 / n)
+    above = (low > LIMIT) & (n >= LEAST)
+    return float(n[above.argmax()]) if above.any() else math.inf
