@@ -71,11 +71,16 @@ class Stage:
 
 def _stages() -> dict[str, Stage]:
     stages: dict[str, Stage] = {}
+    arguments: dict[str, str] = {}  # those before the first stage, by which stages may name their base
     lines = without_comments(DOCKERFILE.read_text()).replace("\\\n", " ").splitlines()
     for keyword, rest in (line.split(maxsplit=1) for line in lines if line.strip()):
         if keyword == "FROM":
             base, _, name = rest.split()
-            stages[name] = Stage(base)
+            stages[name] = Stage(arguments.get(base.strip("${}"), base))
+        elif not stages:
+            assert keyword == "ARG", f"{keyword} {rest}"
+            argument, _, value = rest.partition("=")
+            arguments[argument] = value
         else:
             list(stages.values())[-1].instructions.append((keyword, re.sub(r"\s+", " ", rest)))
     return stages
