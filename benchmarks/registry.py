@@ -3,7 +3,7 @@
 from benchmarks.core.command import Program
 from benchmarks.core.folders import RESULTS
 from benchmarks.core.settings import Benchmark
-from benchmarks.experiments import drift, robustness, scores
+from benchmarks.experiments import drift, robustness, scores, versions
 from benchmarks.experiments.frontier import plot as frontier_plot
 from benchmarks.experiments.frontier import run as frontier
 from benchmarks.experiments.guarantees import run as guarantees
@@ -29,6 +29,13 @@ BENCHMARKS = (
     Benchmark("bulk", "Ray Data with one actor and two beside probity score: rows a second", bulk.run, needs="Ray"),
     Benchmark("fair", "a small network beside a large one that is asked without a pause", fair.run),
     Benchmark("shadow", "latencies with a version in the shadow and without, in turns", shadow.run),
+    Benchmark(
+        "versions",
+        "how soon the metrics of a shadow tell a worse version",
+        versions.run,
+        threads=1,
+        needs="a minute",
+    ),
     Benchmark(
         "soak",
         "ten minutes at 80 % of capacity: vanishing clients, bad requests, replaced bundles",
