@@ -36,6 +36,7 @@ MEASURED = (
     "cpu",
     "fair",
     "shadow",
+    "versions",
     "bulk",
     "soak",
     "playground",
@@ -367,6 +368,19 @@ def rpc(result: Row) -> str:
     return table(["", "requests per second", f"median {load}, ms", f"99th percentile {load}, ms"], rows)
 
 
+def versions(result: Row) -> str:
+    """What a shadow's metrics say of each version, and after how many requests they tell it."""
+    rows = []
+    for one in result["rows"]:
+        shares, requests = one["shares"], one["requests"]
+        flips = shares["newly_rejected"] + shares["newly_accepted"]
+        after = "never" if requests is None else f"{requests['median']:,.0f}"
+        numbers = (_percent(one["accuracy"]), _percent(shares["changed"]), _percent(flips))
+        rows.append([one["name"], *numbers, f"{shares['p_value_distance']:.2f}", after])
+    heads = ["accuracy", "answers changed", "rejections changed", "distance of p-values", "told after requests"]
+    return table(["version in the shadow", *heads], rows)
+
+
 def cpu(result: Row) -> str:
     """Microseconds for an example, by what is asked for and by server."""
     times, servers = result["microseconds"], ("probity", "plain network", "no work")
@@ -472,6 +486,7 @@ TABLES_OF = (
     cpu,
     fair,
     shadow,
+    versions,
     bulk,
 )
 MADE = {make.__name__: (make.__name__, make) for make in TABLES_OF}
