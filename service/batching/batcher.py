@@ -191,7 +191,7 @@ class DynamicBatcher(Generic[R]):
     async def _form_batches(self) -> None:
         while True:
             await self._until_ready()
-            if self._queue.rows <= self._quick_rows:
+            if await self._are_few():
                 self._compute_here()
                 continue
             held = await self._threads.acquire(self._share, self._long)
@@ -206,6 +206,14 @@ class DynamicBatcher(Generic[R]):
         while not len(self._queue):
             self._changed.clear()
             await self._changed.wait()
+
+    async def _are_few(self) -> bool:
+        """Whether so few rows wait that they are computed here, once the loop has admitted what it has read together:
+        that is one batch then."""
+        if self._queue.rows > self._quick_rows:
+            return False
+        await asyncio.sleep(0)
+        return 0 < self._queue.rows <= self._quick_rows
 
     def _compute_here(self) -> None:
         now, started = self._clock.time(), time.perf_counter()

@@ -59,7 +59,8 @@ def _open(bundle: Bundle, settings: Settings) -> Predictor:
 
     predictor = opened(useful_threads(settings.threads or 1))
     _warn_of_shared_thresholds(predictor)
-    predictor.quick_rows = _quick_rows(predictor)
+    # Calls of gRPC come to the event loop one by one: computed there, none would share a batch.
+    predictor.quick_rows = 0 if settings.grpc_port is not None else _quick_rows(predictor)
     several = all_threads(settings) > 1
     if predictor.quick_rows or not several or not predictor.graph.takes_longer_than(LONG_SECONDS):
         return predictor

@@ -70,6 +70,7 @@ def test_the_most_examples_that_are_quick(
     monkeypatch.setattr(loading, "QUICK_SECONDS", seconds)
     monkeypatch.setattr(loading, "QUICK_ROWS", rows)
     assert load_predictor(classification.path, Settings()).quick_rows == expected
+    assert load_predictor(classification.path, Settings(grpc_port=0)).quick_rows == 0
 
 
 def test_what_may_repeat_is_not_quick_whatever_the_clock_says(
