@@ -14,7 +14,7 @@ import numpy.typing as npt
 from probity.service.bundle import MODEL, Bundle, BundleError, InputSpec, Manifest
 from probity.service.inference.onnx_external import ExternalDataError, refuse_external_data
 from probity.service.inference.onnx_runtime import InvalidArgument, onnxruntime
-from probity.service.inference.onnx_subgraph import extract_subgraph, may_repeat
+from probity.service.inference.onnx_subgraph import extract_subgraph
 from probity.service.inference.onnx_wire import WireError
 
 Array = npt.NDArray[Any]
@@ -92,8 +92,6 @@ class Graph:
         self._plain = _open_plain(bundle, threads, file) if plain_too else None
         self.chunk_rows = max(1, min(MAX_CHUNK_ROWS, CHUNK_BYTES // (4 * manifest.graph.row_numbers)))
         self.threads = threads
-        self.may_repeat = may_repeat(bundle.model)
-        """Whether it has loops, which may take longer for some inputs than for others."""
 
     @property
     def has_plain(self) -> bool:

@@ -29,7 +29,7 @@ def extract_subgraph(model: bytes, outputs: Iterable[str]) -> bytes:
 def may_repeat(model: bytes) -> bool:
     """Whether a node of the model has a graph of its own, as loops do: how long these run may depend on the input. A
     model with functions of its own may hide them there. Raises `WireError`."""
-    for number, kind, content, _ in fields(model):
+    for number, kind, content, _ in fields(memoryview(model)):
         if number == FUNCTIONS:
             return True
         if number == GRAPH and kind == BYTES:

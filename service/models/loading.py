@@ -1,11 +1,14 @@
 """Bundles -> predictors with the threads and the signatures that the settings ask for."""
 
+import itertools
 import logging
 from dataclasses import replace
 from pathlib import Path
 
 from probity.service.bundle import Bundle, BundleError, Verify, read_bundle
 from probity.service.format.text import printable
+from probity.service.inference.graph import Graph
+from probity.service.inference.onnx_subgraph import may_repeat
 from probity.service.inference.policy import Policy
 from probity.service.inference.predictor import Predictor
 from probity.service.maths.class_rules import ClassRules
@@ -20,7 +23,7 @@ from probity.service.settings import Settings
 LONG_SECONDS = 0.02
 # Batches that compute no longer than this do so on the event loop, where they keep health checks waiting for no longer.
 # Under load a thread waits as long for Python's lock, and the processor works twice as long for a request.
-QUICK_SECONDS, QUICK_ROWS, QUICK_ATTEMPTS = 0.0005, (16, 8, 4, 2, 1), 10
+QUICK_SECONDS, QUICK_ROWS, QUICK_ATTEMPTS = 0.0005, (1, 2, 4, 8, 16), 10
 REPLACED_TRIES, NAMED = 5, 10
 log = logging.getLogger("probity")
 
@@ -59,10 +62,11 @@ def _open(bundle: Bundle, settings: Settings) -> Predictor:
 
     predictor = opened(useful_threads(settings.threads or 1))
     _warn_of_shared_thresholds(predictor)
+    long = predictor.graph.takes_longer_than(LONG_SECONDS)
     # Calls of gRPC come to the event loop one by one: computed there, none would share a batch.
-    predictor.quick_rows = 0 if settings.grpc_port is not None else _quick_rows(predictor)
-    several = all_threads(settings) > 1
-    if predictor.quick_rows or not several or not predictor.graph.takes_longer_than(LONG_SECONDS):
+    if not long and settings.grpc_port is None and not may_repeat(bundle.model):
+        predictor.quick_rows = _quick_rows(predictor.graph)
+    if not long or all_threads(settings) == 1:
         return predictor
     if settings.threads is None:
         predictor = opened(all_threads(settings))
@@ -70,12 +74,11 @@ def _open(bundle: Bundle, settings: Settings) -> Predictor:
     return predictor
 
 
-def _quick_rows(predictor: Predictor) -> int:
-    graph = predictor.graph
-    if graph.may_repeat:
-        return 0
+def _quick_rows(graph: Graph) -> int:
+    """The most examples that are quick; of fewer, all are."""
     possible = (rows for rows in QUICK_ROWS if rows <= graph.chunk_rows)
-    return next((rows for rows in possible if not graph.takes_longer_than(QUICK_SECONDS, rows, QUICK_ATTEMPTS)), 0)
+    quick = itertools.takewhile(lambda rows: not graph.takes_longer_than(QUICK_SECONDS, rows, QUICK_ATTEMPTS), possible)
+    return max(quick, default=0)
 
 
 def _warn_of_shared_thresholds(predictor: Predictor) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from probity.service.bundle import BundleError
-from probity.service.inference import graph
+from probity.service.inference.graph import Graph
 from probity.service.inference.predictor import Predictor
 from probity.service.models import cpu_share, loading
 from probity.service.models.cpu_share import all_threads, batches_at_once, share_of
@@ -47,7 +47,6 @@ def test_a_network_that_takes_long_has_all_threads(
     classification: Synthetic, monkeypatch: pytest.MonkeyPatch, long_seconds: float, threads: int
 ) -> None:
     monkeypatch.setattr(loading, "LONG_SECONDS", long_seconds)
-    monkeypatch.setattr(loading, "QUICK_ROWS", ())
     assert load_predictor(classification.path, Settings()).graph.threads == threads
     assert load_predictor(classification.path, Settings(threads=3)).graph.threads == 3
     assert load_predictor(classification.path, Settings(workers=99)).graph.threads == 1
@@ -63,7 +62,7 @@ def test_an_example_is_timed_at_its_best(classification: Synthetic) -> None:
     assert predictor.graph.takes_longer_than(0)
 
 
-@pytest.mark.parametrize(("seconds", "rows", "expected"), [(100.0, (16, 8), 16), (0.0, (16, 8), 0), (100.0, (), 0)])
+@pytest.mark.parametrize(("seconds", "rows", "expected"), [(100.0, (8, 16), 16), (0.0, (8, 16), 0), (100.0, (), 0)])
 def test_the_most_examples_that_are_quick(
     classification: Synthetic, monkeypatch: pytest.MonkeyPatch, seconds: float, rows: tuple[int, ...], expected: int
 ) -> None:
@@ -73,11 +72,25 @@ def test_the_most_examples_that_are_quick(
     assert load_predictor(classification.path, Settings(grpc_port=0)).quick_rows == 0
 
 
+def test_a_slow_network_is_timed_with_one_example_alone(
+    classification: Synthetic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed: list[int] = []
+
+    def takes_longer_than(_: Graph, seconds: float, rows: int = 1, attempts: int = 3) -> bool:
+        timed.append(rows * attempts)
+        return True
+
+    monkeypatch.setattr(Graph, "takes_longer_than", takes_longer_than)
+    assert load_predictor(classification.path, Settings()).quick_rows == 0
+    assert timed == [3]
+
+
 def test_what_may_repeat_is_not_quick_whatever_the_clock_says(
     classification: Synthetic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loading, "QUICK_SECONDS", 100.0)
-    monkeypatch.setattr(graph, "may_repeat", lambda _: True)
+    monkeypatch.setattr(loading, "may_repeat", lambda _: True)
     assert load_predictor(classification.path, Settings()).quick_rows == 0
 
 
