@@ -109,7 +109,7 @@ class _Columns:
         if self.manifest.task == "regression":
             given["mean"] = self.answered.mean
         else:
-            given["probabilities"] = self.p
+            given["probabilities"] = self.of_shown(self.p)
         if (whole := self.whole) is not None:
             given |= {"p_value": whole.p_value, "score": whole.score, "variance": whole.variance}
             if whole.std is None:
@@ -152,14 +152,23 @@ class _Columns:
 
     def by_class(self, values: Array) -> list[Json]:
         """(B, K) as an object an example: of all classes in their own order, or of the most probable ones in theirs."""
-        if self.view.top is None:
-            return [dict(zip(self.names, row, strict=True)) for row in self.numbers(values)]
-        return self.most_probable(self.numbers(values))
+        return self.named(self.numbers(self.of_shown(values)))
 
-    def most_probable(self, rows: list[Any]) -> list[Json]:
-        """Of each example's numbers, one a class, those of the `top` most probable ones."""
+    def of_shown(self, values: Array) -> Array:
+        """(B, K) -> (B, top): of the classes that are shown, in their order."""
+        if self.view.top is None:
+            return values
+        return values[np.arange(len(values))[:, np.newaxis], self.order[:, : self.view.top]]
+
+    def named(self, rows: list[Any]) -> list[Json]:
+        """Numbers of the classes that are shown, by their names."""
+        if self.view.top is None:
+            return [dict(zip(self.names, row, strict=True)) for row in rows]
         names, places = self.names, self.order[:, : self.view.top].tolist()
-        return [{names[k]: row[k] for k in shown} for shown, row in zip(places, rows, strict=True)]
+        return [
+            {names[k]: value for k, value in zip(shown, row, strict=True)}
+            for shown, row in zip(places, rows, strict=True)
+        ]
 
     def label(self) -> list[Any]:
         return [self.names[k] for k in self.chosen.tolist()]
@@ -171,10 +180,7 @@ class _Columns:
         return names_of(self.p >= LIKELY, self.names)
 
     def probabilities(self) -> list[Any]:
-        rows = self.usual["probabilities"]
-        if self.view.top is None:
-            return [dict(zip(self.names, row, strict=True)) for row in rows]
-        return self.most_probable(rows)
+        return self.named(self.usual["probabilities"])
 
     def map_label(self) -> list[Any]:
         return [self.names[k] for k in self.q.argmax(axis=1).tolist()]
