@@ -238,7 +238,8 @@ def _add_error_handlers(app: FastAPI, metrics: Metrics) -> None:
             allowed = ", ".join(_allowed_methods(request))
             headers, problem.detail = {"Allow": allowed}, f"Found the method {request.method:.20}, expected {allowed}."
         metrics.errors.labels(problem.code).inc()
-        log.debug("refused, %d %s: %s", problem.status, problem.code, printable(problem.detail))
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("refused, %d %s: %s", problem.status, problem.code, printable(problem.detail))
         if isinstance(error, NetworkFailed):  # an error of the bundle: its operator must know of it
             log.error("a prediction failed: %s", printable(str(error)))
         return render(request.scope["path"], problem, headers)
