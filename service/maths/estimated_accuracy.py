@@ -32,10 +32,9 @@ def confidence(probabilities: Array, multilabel: bool) -> Array:
 
 @dataclass(frozen=True)
 class HeldOutAccuracy:
-    """Of held-out examples: how many there are, c - a, and the interval of Clopper and Pearson (1934) that holds the
-    accuracy with a confidence of 99 %."""
+    """Of held-out examples: c - a, and the interval of Clopper and Pearson (1934) that holds the accuracy with a
+    confidence of 99 %."""
 
-    examples: int
     excess: float
     low: float
     high: float
@@ -48,4 +47,4 @@ class HeldOutAccuracy:
             return None
         right, side = int(np.count_nonzero(correct)), (1 + BAND) / 2
         excess = float(np.mean(confidences)) - right / n
-        return cls(n, excess, 1 - share_bound(n, n - right + 1, side), share_bound(n, right + 1, side))
+        return cls(excess, 1 - share_bound(n, n - right + 1, side), share_bound(n, right + 1, side))
