@@ -55,7 +55,7 @@ help:
 # pip reads dependency groups from 25.1 on.
 .venv/dev.stamp: .venv/offline.stamp
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
-	$(PIP) -e '.[offline,client,score,text,grpc,remote]' --group dev
+	$(PIP) -e '.[offline,client,score,text,grpc,remote,traces]' --group dev
 	$(PIP) --no-deps $(BASELINE)
 	$(PIP) lightning-utilities mpmath
 	@touch $@
@@ -128,12 +128,12 @@ rooms: .venv/dev.stamp
 # texts.txt is installed without what tokenizers needs only to download them.
 # torch's CPU build is not on the package index: UV_TORCH_BACKEND=cpu finds it, or UV_FIND_LINKS=/folder/of/its/wheel.
 lock: .venv/dev.stamp
-	$(LOCK) pyproject.toml --extra grpc --extra remote --universal --output-file $(LOCKS)/service.txt
+	$(LOCK) pyproject.toml --extra grpc --extra remote --extra traces --universal --output-file $(LOCKS)/service.txt
 	grep '^tokenizers==' constraints.txt | $(LOCK) - --no-deps --universal --output-file $(LOCKS)/texts.txt
 	echo 'torch==2.13.0+cpu' | $(LOCK) pyproject.toml - --extra offline --python-platform x86_64-manylinux_2_28 \
 	    --output-file $(LOCKS)/offline.txt
 	$(LOCK) $(LOCKS)/build.in --universal --output-file $(LOCKS)/build.txt
-	echo 'torch==2.13.0+cpu' | $(LOCK) pyproject.toml - --extra offline --extra client --extra score --extra text --extra grpc --extra remote --group dev \
+	echo 'torch==2.13.0+cpu' | $(LOCK) pyproject.toml - --extra offline --extra client --extra score --extra text --extra grpc --extra remote --extra traces --group dev \
 	    --python-platform x86_64-manylinux_2_28 --output-file $(LOCKS)/development.txt
 
 # Without the package's own script, which would download a build for CUDA.

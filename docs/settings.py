@@ -86,6 +86,7 @@ WHEN = {
         "feedback_secret_file": "When labels of some predictions become known later, and accuracy is to be watched.",
         "feedback_max_age_seconds": "When labels take longer to become known.",
         "feedback_keys_file": "When clients that predict must not report labels: wrong ones change what you watch.",
+        "traces": "When an OpenTelemetry collector is there, and you follow requests through several services.",
         "access_log": "`false`, when a proxy already logs requests, or to save time under load.",
         "log_format": "`json` where a collector reads the log.",
         "log_level": "`debug` to investigate a fault (or SIGUSR1 while the service runs), `warning` for a quiet log.",

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from probity.service.bundle import MANIFEST, BundleError
 from probity.service.environment.cpu import available_cpus
+from probity.service.environment.opentelemetry import trace_destination
 from probity.service.feedback.receipts import SecretFileError, read_secrets
 from probity.service.format.text import printable
 from probity.service.format.validation import refused_value
@@ -92,6 +93,7 @@ def serve(
         _check_levels(settings)
         _check_address(settings)
         _check_grpc(settings)
+        _check_traces(settings)
         _check_workers(settings)
         if settings.uris:
             logging.config.dictConfig(log_config(settings))  # what is fetched is told as everything else
@@ -161,6 +163,8 @@ def _workers(settings: Settings) -> Callable[[], int]:
 
 def _say_settings(settings: Settings) -> None:
     log.info("settings: %s", printable(settings.described()))
+    if settings.traces:
+        log.info("traces go to %s", printable(trace_destination(os.environ)))
 
 
 def _leave_signals_to_server() -> None:
@@ -199,6 +203,18 @@ def _check_grpc(settings: Settings) -> None:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         _fail(f"grpc_port ({PREFIX}GRPC_PORT): cannot serve on {settings.host}:{settings.grpc_port}: {reason}")
+
+
+def _check_traces(settings: Settings) -> None:
+    if not settings.traces:
+        return
+    if not (importlib.util.find_spec("opentelemetry") and importlib.util.find_spec("opentelemetry.sdk")):
+        packages = "opentelemetry-sdk opentelemetry-exporter-otlp-proto-http"
+        _fail(f"traces ({PREFIX}TRACES): traces need packages of their own: pip install {packages}")
+    try:
+        trace_destination(os.environ)
+    except ValueError as error:
+        _fail(f"traces ({PREFIX}TRACES): {error}")
 
 
 def _cannot_listen(settings: Settings, error: OSError) -> str:

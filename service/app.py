@@ -5,7 +5,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.middleware.cors import CORSMiddleware
@@ -40,6 +40,9 @@ from probity.service.routes import feedback as feedback_route
 from probity.service.runtime import Runtime
 from probity.service.security.api_keys import KeyRing
 from probity.service.settings import Settings
+
+if TYPE_CHECKING:
+    from probity.service.monitoring.tracing import Tracing
 
 DESCRIPTION = "Predictions that say how sure they are, and say no when they should."
 VERSION = "0.1.0"
@@ -98,6 +101,10 @@ def create_app(
         )
     app.add_middleware(SecurityHeaders)
     app.add_middleware(RequestMetrics, metrics=metrics)
+    if settings.traces:
+        from probity.service.http.tracing import Traces  # needs packages of its own
+
+        app.add_middleware(Traces)
     app.add_middleware(RequestIds)
     _add_error_handlers(app, metrics)
     return app
@@ -114,6 +121,14 @@ def _feedback(settings: Settings) -> Feedback | None:
     """Raises `SecretFileError`."""
     file = settings.feedback_secret_file
     return None if file is None else Feedback(ReceiptSigner(read_secrets(file), settings.feedback_max_age_seconds))
+
+
+def _tracing(settings: Settings) -> "Tracing | None":
+    if not settings.traces:
+        return None
+    from probity.service.monitoring.tracing import Tracing  # needs packages of its own
+
+    return Tracing(VERSION)
 
 
 def _public(settings: Settings) -> set[str]:
@@ -164,7 +179,10 @@ async def _running(
         if choice is None
         else Shadow(choice, Policy.of(settings), store, metrics, settings.compute_timeout_seconds)
     )
-    runtime = Runtime(settings, metrics, store, repository, elsewhere, compute_threads, audit, feedback, shadow)
+    tracing = _tracing(settings)
+    runtime = Runtime(
+        settings, metrics, store, repository, elsewhere, compute_threads, audit, feedback, shadow, tracing
+    )
     if shadow is not None:
         shadow.start()
     try:
@@ -183,6 +201,8 @@ async def _running(
         compute_threads.shutdown()
         if shadow is not None:
             shadow.close()
+        if tracing is not None:
+            await tracing.close(CLOSE_SECONDS)
         if audit is not None:
             audit.event("stopped")
             audit.close()

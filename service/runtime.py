@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy.typing as npt
 from fastapi import Request
@@ -20,7 +20,7 @@ from probity.service.codec.decoders.pool import DecoderPool
 from probity.service.http.admission import ByteBudget
 from probity.service.http.arrival import arrived_at
 from probity.service.http.problems import ProblemError
-from probity.service.http.request_id import random_id
+from probity.service.http.request_id import current_id, random_id
 from probity.service.inference.decision import Decision
 from probity.service.models.audit_lines import Asker, audit_lines
 from probity.service.models.cpu_share import all_threads
@@ -35,6 +35,9 @@ from probity.service.monitoring.exposition import exposition
 from probity.service.monitoring.metrics import Metrics
 from probity.service.monitoring.shared_scrape import SharedScrape
 from probity.service.settings import Settings
+
+if TYPE_CHECKING:
+    from probity.service.monitoring.tracing import Tracing
 
 Array = npt.NDArray[Any]
 T = TypeVar("T")
@@ -74,8 +77,8 @@ class Runtime:
 
     `byte_budget` bounds what all requests hold; `body_threads` decompress, parse and serialise what takes too long for
     the event loop; `decoders` are processes for images and forms; `audit` keeps every prediction, and `feedback`
-    gives receipts for them and counts their labels, where that is wanted; `draining` makes `/health/ready` fail;
-    `scrape` renders the metrics.
+    gives receipts for them and counts their labels, where that is wanted; `tracing` makes spans;
+    `draining` makes `/health/ready` fail; `scrape` renders the metrics.
     """
 
     settings: Settings
@@ -87,6 +90,7 @@ class Runtime:
     audit: AuditTrail | None = None
     feedback: Feedback | None = None
     shadow: Shadow | None = None
+    tracing: "Tracing | None" = None
     byte_budget: ByteBudget = field(init=False)
     body_threads: ThreadPoolExecutor = field(init=False)
     decoders: DecoderPool = field(init=False)
@@ -125,12 +129,12 @@ class Runtime:
         observed: bool = True,
     ) -> None:
         """Hand the answer of a request to the audit trail and to the shadow, where there are such; `decision` has
-        decided. request_id: None for a random one. observed: whether the shadow sees it.
+        decided. request_id: None for that of the log. observed: whether the shadow sees it.
         """
         if self.shadow is not None and observed and decision is model.predictor.decision:
             self.shadow.offer(model, prediction, inputs)
         if self.audit is not None:
-            kept, name = inputs if self.settings.audit_inputs else None, request_id or random_id()
+            kept, name = inputs if self.settings.audit_inputs else None, request_id or current_id() or random_id()
             asker = Asker(request.client.host if request.client else None, getattr(request.state, "api_key", None))
             make = partial(audit_lines, model, decision, name, time.time(), prediction, kept, asker)
             numbers = prediction.mean.size + (0 if kept is None else kept.size)

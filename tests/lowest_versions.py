@@ -8,7 +8,7 @@ from pathlib import Path
 PROJECT = tomllib.loads(Path(sys.argv[1]).read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 
-USED = "offline", "client", "text", "grpc", "remote"
+USED = "offline", "client", "text", "grpc", "remote", "traces"
 
 for line in (*PROJECT["dependencies"], *(line for extra in USED for line in EXTRAS[extra])):
     match = re.match(r"([\w-]+)(?:\[[\w,]+\])?>=([\w.]+)", line)

@@ -19,7 +19,7 @@ GROUPS = {  # without the groups that a group includes
     name: [line for line in lines if isinstance(line, str)] for name, lines in PYPROJECT["dependency-groups"].items()
 }
 ALL_GROUPS = [line for lines in GROUPS.values() for line in lines]
-USED = "offline", "client", "score", "grpc", "remote"  # by tests
+USED = "offline", "client", "score", "grpc", "remote", "traces"  # by tests
 OURS = {"probity", "benchmarks", "paper", "docs", "tests", "examples"}
 # `probity` of the base install imports these of the offline job; the rest only where torch is.
 BASE_MODULES = [
@@ -60,7 +60,7 @@ def modules(folder: str) -> list[Path]:
 
 
 def test_the_service_imports_what_the_base_install_declares() -> None:
-    declared = [*BASE, *EXTRAS["frames"], *EXTRAS["text"], *EXTRAS["grpc"], *EXTRAS["remote"]]
+    declared = [*BASE, *EXTRAS["frames"], *EXTRAS["text"], *EXTRAS["grpc"], *EXTRAS["remote"], *EXTRAS["traces"]]
     assert undeclared([file for file in modules("service") if "client" not in file.parts], declared) == {}
 
 
@@ -76,7 +76,7 @@ def test_the_command_line_imports_what_the_base_install_declares() -> None:
         ("probity/scoring", EXTRAS["score"]),
         (
             "tests",
-            [line for name in ("offline", "client", "score", "grpc", "remote") for line in EXTRAS[name]] + ALL_GROUPS,
+            [line for name in USED for line in EXTRAS[name]] + ALL_GROUPS,
         ),
     ],
 )

@@ -23,6 +23,7 @@ from benchmarks.serving.wrk import saturate
 EXAMPLES, CONNECTIONS, SEVERAL = (1, 8, 32), 16, (4, 32, 256)
 THREADS = 2
 SERVICE, PLAIN, NOTHING = "probity", "plain network", "no work"
+TRACED = {"none": None, "one of a hundred": "0.01", "all": "1"}  # the share of requests, as OpenTelemetry has it
 
 
 @dataclass(frozen=True)
@@ -35,19 +36,22 @@ class Asked:
 
 def run(settings: Settings) -> Values:
     """Microseconds of processor time for an example, by server and request; and requests a second."""
-    return {"microseconds": of_an_example(settings), "requests_per_second": against_fastapi(settings)}
+    with servers(settings.scratch) as found:
+        times = of_an_example(found, settings)
+    with traced(settings.scratch) as found:
+        traces = of_an_example(found, settings)
+    return {"microseconds": times, "traces": traces, "requests_per_second": against_fastapi(settings)}
 
 
-def of_an_example(settings: Settings) -> Values:
+def of_an_example(found: dict[str, Asked], settings: Settings) -> Values:
     """Of the servers and all of their processes, in user space and in the kernel."""
     seconds, count, scratch = settings.choose(2, 1), settings.choose(7, 1), settings.scratch
-    with servers(scratch) as found:
-        each: dict[str, list[float]] = {name: [] for name in found}
-        for asked in found.values():  # first use
-            saturate(asked.server, asked.request, 1, scratch, CONNECTIONS)
-        for number in settings.track(range(count), "Rounds", count):
-            for name in list(found)[:: 1 if number % 2 else -1]:
-                each[name].append(microseconds(found[name], seconds, scratch))
+    each: dict[str, list[float]] = {name: [] for name in found}
+    for asked in found.values():  # first use
+        saturate(asked.server, asked.request, 1, scratch, CONNECTIONS)
+    for number in settings.track(range(count), "Rounds", count):
+        for name in list(found)[:: 1 if number % 2 else -1]:
+            each[name].append(microseconds(found[name], seconds, scratch))
     return {name: {"median": statistics.median(values), "rounds": values} for name, values in each.items()}
 
 
@@ -69,6 +73,30 @@ def servers(scratch: Path) -> Iterator[dict[str, Asked]]:
             found[f"{NOTHING}, {one}"] = Asked(nothing, Request(one, binary(1).path, request.body, count))
             if form == "JSON":
                 found[f"{PLAIN}, {one}"] = Asked(plain, request)
+        yield found
+
+
+@contextmanager
+def traced(scratch: Path) -> Iterator[dict[str, Asked]]:
+    """The service by the share of its requests that it traces, one example of JSON each."""
+    request, port, found = features(1), free_port(), dict[str, Asked]()
+    with ExitStack() as stack:
+        command = [sys.executable, "-m", "benchmarks.serving.silent_collector", str(port)]
+        stack.enter_context(started(command, {}, port, scratch / "collector.log"))
+        for name, share in TRACED.items():
+            variables = (
+                {}
+                if share is None
+                else {
+                    "PROBITY_TRACES": "true",
+                    "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
+                    "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
+                    "OTEL_TRACES_SAMPLER_ARG": share,
+                }
+            )
+            log = scratch / f"traces-{share}.log"
+            server = stack.enter_context(probity(bundle(), log, request, THREADS, **variables))
+            found[name] = Asked(server, request)
         yield found
 
 

@@ -209,4 +209,5 @@ def log_config(settings: Settings) -> dict[str, Any]:
         handler |= {"class": f"{__name__}.{Background.__name__}", "filters": ["context"], "writer": writer}
     config["loggers"]["uvicorn.access"]["filters"] = ["path_only"]
     config["loggers"]["probity"] = {"handlers": ["default"], "level": settings.log_level.upper()}
+    config["loggers"]["opentelemetry"] = {"handlers": ["default"], "level": "WARNING"}
     return config

@@ -1,6 +1,5 @@
 """POST /predict and /models/{name}/predict: read, decode, predict, respond."""
 
-import time
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,6 +20,7 @@ from probity.service.http.request_id import HEADER as ID_HEADER
 from probity.service.http.request_id import request_id
 from probity.service.http.route_key import PARAMETER as ROUTE_PARAMETER
 from probity.service.http.route_key import ticket_of
+from probity.service.http.steps import steps_of
 from probity.service.inference.decision import Decision
 from probity.service.inference.predictor import NonFinitePrediction, Predictor
 from probity.service.models.served import AnyPrediction, ServedModel
@@ -107,18 +107,21 @@ async def _predict(request: Request) -> Response:
         identity, query = request_id(request), query_of(request)
         decision, view = model.decision(query.rate), query.view(model.manifest)
         kind, body = _kind(request), await _read(request, runtime, model, deadline, lease)
-        started = time.perf_counter()
+        steps = steps_of(request)
+        steps.received(model)
         inputs = await _decode(request, runtime, deadline.at, kind, body, model.predictor)
-        seconds = time.perf_counter() - started
+        steps.decoded(len(inputs.array))
         reserve(lease, inputs.array.nbytes)
         try:
             async with CancelOnDisconnect(request):
                 answered = await model.predict(inputs.array, deadline.at, decision, observed=not query.trial)
         except NonFinitePrediction as error:
             raise _non_finite(f"{inputs.field}[{error.index}]") from None
+        steps.answered(answered)
         runtime.record(request, model, decision, identity, answered.result, inputs.array, not query.trial)
         strange = warnings_of(answered.result, model.predictor, inputs.array, inputs.field)
         warnings = [*inputs.warnings, *strange]
+        seconds = steps.decode_seconds
         response = _JsonResponse(runtime, model, identity, decision, answered, warnings, seconds, view, query.full)
         few = len(answered.result) <= INLINE_ROWS
         content = response.body() if few else await runtime.in_thread(response.body)

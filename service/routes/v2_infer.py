@@ -20,6 +20,7 @@ from probity.service.http.problems import ProblemError
 from probity.service.http.request_id import given_id
 from probity.service.http.route_key import PARAMETER as ROUTE_PARAMETER
 from probity.service.http.route_key import ticket_of
+from probity.service.http.steps import steps_of
 from probity.service.inference.decision import Decision
 from probity.service.models.served import AnyPrediction, ServedModel
 from probity.service.oip import Encoded, InferRequest, OutputUnavailable, Undecoded, encode, input_of, parse_request
@@ -76,6 +77,7 @@ async def infer(request: Request) -> Response:
         with deadline.attributed():
             async with CancelOnDisconnect(request):
                 answered = await model.predict(array, deadline.at, decision)
+        steps_of(request).answered(answered)
         runtime.record(request, model, decision, infer_request.id or own_id, answered.result, array)
         warnings = [*warned, *warnings_of(answered.result, model.predictor, array, INPUT)]
         encoding = functools.partial(_encoded, infer_request, model, runtime, decision, answered, warnings)
@@ -96,6 +98,8 @@ async def _read_and_decode(
         raise ProblemError(415, "media_type", detail, field="Content-Type", found=kind[:100], expected=expected)
     length, body = header_length(request.headers.get(LENGTH_HEADER)), await read(request, runtime, deadline, lease)
     model.check_room()  # decode nothing for a request that the queue would reject
+    steps = steps_of(request)
+    steps.received(model)
     spec, known = model.manifest.input, outputs_of(model.manifest)
     bounds = json_limits_for(spec, runtime.limits.rows(spec))
 
@@ -110,6 +114,7 @@ async def _read_and_decode(
         inputs = await decode_images(request, runtime, deadline.at, inputs, spec)
     elif isinstance(inputs, PlainTexts):
         inputs, warnings = await decode_texts(request, runtime, deadline.at, inputs, model.predictor)
+    steps.decoded(len(inputs))
     reserve(lease, inputs.nbytes)
     return infer_request, inputs, warnings
 

@@ -33,7 +33,7 @@ CODES = {
     503: Code.UNAVAILABLE,
     504: Code.DEADLINE_EXCEEDED,
 }
-PASSED_ON = ("authorization", "x-api-key", "x-request-id", "x-request-timeout")
+PASSED_ON = ("authorization", "x-api-key", "x-request-id", "x-request-timeout", "traceparent", "tracestate")
 PASSED_BACK = ("retry-after", "x-request-id")
 Context = Any  # grpc.aio.ServicerContext
 log = logging.getLogger("probity")

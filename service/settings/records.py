@@ -1,4 +1,4 @@
-"""What is recorded: the audit trail, labels that come later, and the log."""
+"""What is recorded: the audit trail, labels that come later, traces, and the log."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -9,7 +9,7 @@ from probity.service.settings.types import Bytes, Seconds
 
 
 class RecordSettings(BaseModel):
-    """What is recorded: the audit trail, labels that come later, and the log."""
+    """What is recorded: the audit trail, labels that come later, traces, and the log."""
 
     audit_file: Annotated[
         Path | None,
@@ -43,6 +43,13 @@ class RecordSettings(BaseModel):
         Path | None,
         Field(description="File of hashed API keys that `/feedback` needs, in place of those of the other routes."),
     ] = None
+    traces: Annotated[
+        bool,
+        Field(
+            description="Whether to send a trace of each request by OTLP over HTTP. Where to, of which requests and "
+            "under which name say OpenTelemetry's variables, such as `OTEL_EXPORTER_OTLP_ENDPOINT`."
+        ),
+    ] = False
     access_log: Annotated[
         bool, Field(description="Whether to log each request; the metrics count requests either way.")
     ] = True

@@ -45,6 +45,7 @@ VALUES: dict[str, tuple[str, Any]] = {
     "host": ("0.0.0.0", "0.0.0.0"),
     "port": ("9000", 9000),
     "threads": ("3", 3),
+    "traces": ("true", True),
     "access_log": ("false", False),
     "audit_file": ("/var/log/audit.jsonl", Path("/var/log/audit.jsonl")),
     "audit_bytes": ("1000", 1000),

@@ -22,6 +22,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 from probity.service.rpc.protocol import METHODS, SERVICE, Protocol
 from probity.service.security.api_keys import new_key
 from tests.support.bundles import Synthetic
+from tests.support.collector import collecting
 from tests.support.requests import image_file
 from tests.support.server import RUNNING, TIMEOUT, Server, run_to_end, running, starting
 
@@ -357,3 +358,19 @@ def test_a_port_that_is_taken_and_one_that_cannot_be_shared(
     status, _, errors = run_to_end(str(classification.path), "--grpc-port", "0", PROBITY_WORKERS="2")
     assert status == 2
     assert "grpc_port (PROBITY_GRPC_PORT): found 0, expected one port that all workers share" in errors
+
+
+def test_a_call_goes_on_with_the_trace_of_its_client(
+    classification: Synthetic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+    with (
+        collecting(monkeypatch) as collector,
+        serving(classification.path, PROBITY_TRACES="true") as (_, address),
+        triton.InferenceServerClient(address) as client,
+    ):
+        client.infer(MODEL, [tensor()], headers={"traceparent": f"00-{trace}-{parent}-01"})
+        spans = collector.wait_for(4)
+    (root,) = [span for span in spans if span.parent == parent]
+    assert (root.name, root.attributes["probity.rows"]) == ("POST /v2/models/{name}/infer", len(VALUES))
+    assert {span.trace for span in spans} == {trace}

@@ -1,0 +1,45 @@
+"""The service's OpenTelemetry tracer, whose spans go to a collector by OTLP over HTTP."""
+
+import asyncio
+import contextlib
+import logging
+import threading
+
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+log = logging.getLogger("probity")
+
+
+class Tracing:
+    """A tracer with a provider of its own: nothing of it is global. Spans that a collector does not take in time are
+    lost, and delay no request.
+
+    OpenTelemetry's variables say where spans go, which requests are traced and what the service is called:
+    https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/
+    """
+
+    def __init__(self, version: str) -> None:
+        """version: the service's. Starts a thread, which sends the spans."""
+        named = Resource.create({"service.name": "probity", "service.version": version})
+        self._provider = TracerProvider(resource=named.merge(OTELResourceDetector().detect()), shutdown_on_exit=False)
+        self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+        self.tracer = self._provider.get_tracer("probity", version)
+
+    async def close(self, seconds: float) -> None:
+        """Send what is left, within `seconds`: a collector that does not answer keeps nobody from the end."""
+        loop, closed = asyncio.get_running_loop(), asyncio.Event()
+
+        def close() -> None:
+            self._provider.shutdown()
+            with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+                loop.call_soon_threadsafe(closed.set)
+
+        threading.Thread(target=close, name="probity-traces", daemon=True).start()
+        try:
+            async with asyncio.timeout(seconds):
+                await closed.wait()
+        except TimeoutError:
+            log.warning("The last traces were not sent: the collector did not take them within %g s", seconds)
