@@ -31,9 +31,14 @@ def local_bundle(text: str) -> Path:
     """
     if not is_uri(text):
         return Path(text)
-    named = os.environ.get("PROBITY_TRUSTED_KEYS")
-    verify = TrustedKeys.from_file(Path(named)) if named else None
+    verify = trusted_by_environment()
     return _with_bytes(lambda report: fetched(text, None, verify, report))
+
+
+def trusted_by_environment() -> TrustedKeys | None:
+    """The keys of the file that `PROBITY_TRUSTED_KEYS` names; None where it names none. Raises `BundleError`."""
+    named = os.environ.get("PROBITY_TRUSTED_KEYS")
+    return TrustedKeys.from_file(Path(named)) if named else None
 
 
 def _with_bytes(job: Callable[[Report], T]) -> T:

@@ -64,22 +64,9 @@ class BatchScorer:
         names = list(map(str, batch.columns)) if is_frame(batch) else list(batch)
         if missing := [name for name in self.keep if name not in names]:
             raise ValueError(f"keep: found the columns {_listed(names)}, expected {_listed(missing)} among them")
-        rows = self._rows(self._examples(batch, names, manifest))
+        examples = self._examples(batch, names, manifest)
         kept = {kept_name(name, manifest): np.asarray(batch[name]) for name in self.keep}
-        flattened = [flat(row, manifest.labels) for row in rows]
-        kinds = {name: kind for name, kind in columns(manifest, with_files=False).items() if name != NUMBER}
-        return kept | {name: _column([row[name] for row in flattened], kind) for name, kind in kinds.items()}
-
-    def _rows(self, given: Any) -> list[Row]:
-        if not len(next(iter(given.values())) if isinstance(given, dict) else given):
-            return []
-        examples, strange = self.predictor.inputs_of(given), OutOfRange(self.predictor.range_check)
-        pieces = range(0, len(examples), self.batch_size)
-        return [
-            row
-            for first in pieces
-            for row in scored(self.predictor, Batch(examples[first : first + self.batch_size]), first, strange)
-        ]
+        return kept | predicted_columns(self.predictor, examples, self.batch_size)
 
     def _examples(self, batch: Any, names: list[str], manifest: Manifest) -> Any:
         """What the predictor takes: one column, or several by their names."""
@@ -94,6 +81,32 @@ class BatchScorer:
         several = () if spec.parts is None else [part.name for part in spec.parts]
         expected = f", or {_listed(wanted or several)}" if wanted or several else ""
         raise ValueError(f"found the columns {_listed(names)}, expected {self.inputs!r}{expected}")
+
+
+def column_kinds(manifest: Manifest) -> dict[str, type]:
+    """The columns of `predicted_columns` and what they hold, in order."""
+    return {name: kind for name, kind in columns(manifest, with_files=False).items() if name != NUMBER}
+
+
+def predicted_columns(predictor: Predictor, inputs: Any, batch_size: int = 256) -> dict[str, Array]:
+    """What `Predictor.predict` takes, or nothing of it -> the columns of `probity score` but for `row`, each (n,).
+
+    Raises `ValueError` for inputs of another form, and `NonFinitePrediction`.
+    """
+    flattened = [flat(row, predictor.manifest.labels) for row in _rows(predictor, inputs, batch_size)]
+    kinds = column_kinds(predictor.manifest)
+    return {name: _column([row[name] for row in flattened], kind) for name, kind in kinds.items()}
+
+
+def _rows(predictor: Predictor, inputs: Any, batch_size: int) -> list[Row]:
+    if not len(next(iter(inputs.values())) if isinstance(inputs, dict) else inputs):
+        return []
+    examples, strange = predictor.inputs_of(inputs), OutOfRange(predictor.range_check)
+    return [
+        row
+        for first in range(0, len(examples), batch_size)
+        for row in scored(predictor, Batch(examples[first : first + batch_size]), first, strange)
+    ]
 
 
 def _stacked(column: Array) -> Array:
