@@ -55,7 +55,7 @@ help:
 # pip reads dependency groups from 25.1 on.
 .venv/dev.stamp: .venv/offline.stamp
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
-	$(PIP) -e '.[offline,client,score,text,grpc,remote,traces]' --group dev
+	$(PIP) -e '.[offline,client,score,text,grpc,remote,traces,mlflow]' --group dev
 	$(PIP) --no-deps $(BASELINE)
 	$(PIP) lightning-utilities mpmath
 	@touch $@
@@ -133,7 +133,7 @@ lock: .venv/dev.stamp
 	echo 'torch==2.13.0+cpu' | $(LOCK) pyproject.toml - --extra offline --python-platform x86_64-manylinux_2_28 \
 	    --output-file $(LOCKS)/offline.txt
 	$(LOCK) $(LOCKS)/build.in --universal --output-file $(LOCKS)/build.txt
-	echo 'torch==2.13.0+cpu' | $(LOCK) pyproject.toml - --extra offline --extra client --extra score --extra text --extra grpc --extra remote --extra traces --group dev \
+	echo 'torch==2.13.0+cpu' | $(LOCK) pyproject.toml - --extra offline --extra client --extra score --extra text --extra grpc --extra remote --extra traces --extra mlflow --group dev \
 	    --python-platform x86_64-manylinux_2_28 --output-file $(LOCKS)/development.txt
 
 # Without the package's own script, which would download a build for CUDA.

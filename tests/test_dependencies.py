@@ -19,7 +19,7 @@ GROUPS = {  # without the groups that a group includes
     name: [line for line in lines if isinstance(line, str)] for name, lines in PYPROJECT["dependency-groups"].items()
 }
 ALL_GROUPS = [line for lines in GROUPS.values() for line in lines]
-USED = "offline", "client", "score", "grpc", "remote", "traces"  # by tests
+USED = "offline", "client", "score", "grpc", "remote", "traces", "mlflow"  # by tests
 OURS = {"probity", "benchmarks", "paper", "docs", "tests", "examples"}
 # `probity` of the base install imports these of the offline job; the rest only where torch is.
 BASE_MODULES = [
@@ -68,16 +68,17 @@ def test_the_command_line_imports_what_the_base_install_declares() -> None:
     assert undeclared([ROOT / name for name in BASE_MODULES], [*BASE, "torch"]) == {}
 
 
+def test_the_flavour_of_mlflow_imports_what_is_declared_for_it() -> None:
+    assert undeclared([ROOT / "probity/mlflow.py"], [*BASE, *EXTRAS["mlflow"]]) == {}
+
+
 @pytest.mark.parametrize(
     ("folder", "declared"),
     [
         ("service/client", EXTRAS["client"]),
         ("offline", EXTRAS["offline"]),
         ("probity/scoring", EXTRAS["score"]),
-        (
-            "tests",
-            [line for name in USED for line in EXTRAS[name]] + ALL_GROUPS,
-        ),
+        ("tests", [line for name in USED for line in EXTRAS[name]] + ALL_GROUPS),
     ],
 )
 def test_a_part_imports_what_is_declared_for_it(folder: str, declared: list[str]) -> None:

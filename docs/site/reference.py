@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from pydantic import BaseModel
 
 import probity
+import probity.mlflow
 from probity.cli import app as commands
 from probity.service.app import create_app
 from probity.service.inference.predictor import Predictor
@@ -23,8 +24,8 @@ def pages(bundle: Path) -> dict[str, str]:
 
 
 def python() -> str:
-    """What `from probity import ...` gives, by autodoc."""
-    parts = ["# Python\n\nEverything that `from probity import ...` gives.\n"]
+    """What `from probity import ...` gives, and `probity.mlflow`, by autodoc."""
+    parts = ["# Python\n\nEverything that `from probity import ...` gives, and `probity.mlflow`.\n"]
     for name in probity.__all__:
         if name == "__version__":
             continue
@@ -32,6 +33,10 @@ def python() -> str:
         kind = "autofunction" if inspect.isfunction(found) else "autoclass"
         options = "" if kind == "autofunction" or issubclass(found, BaseModel) else "   :members:\n"
         parts.append(f"## {name}\n\n```{{eval-rst}}\n.. {kind}:: probity.{name}\n{options}```\n")
+    parts += [
+        f"## mlflow.{name}\n\n```{{eval-rst}}\n.. autofunction:: probity.mlflow.{name}\n```\n"
+        for name in probity.mlflow.__all__
+    ]
     return "\n".join(parts)
 
 

@@ -21,6 +21,8 @@ NUMBER = re.compile(r"\d+(?:\.\d+)?")
 @pytest.mark.filterwarnings("ignore::FutureWarning:lightning", "ignore::FutureWarning:typing_extensions")  # its own
 def test_each_python_block_of_the_how_tos_stands_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "mlflow").as_uri())  # in place of a server
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     follow(HOWTO, lambda: {"__name__": "block"})
 
 

@@ -44,6 +44,7 @@ def test_the_reference_has_what_the_code_has(site: Path) -> None:
     )
     for name in probity.__all__:
         assert name == "__version__" or name in python, name
+    assert "mlflow.log_model" in python
     assert "probity fit" in commands
     assert "--false-reject-rate" in commands
     assert "/models/{name}/versions/{version}/predict" in http
