@@ -14,11 +14,12 @@ Row = dict[str, Any]
 SURE = ("present", "absent", "undecided")
 DECISION = ("score", "p_value", "rejected")
 ANSWER: Mapping[Task, tuple[str, ...]] = {
-    "classification": ("label", "probability", "probabilities", *DECISION, "prediction_set"),
-    "multilabel": ("labels", "probabilities", *DECISION, "prediction_set"),
-    "regression": ("mean", "std", "interval", *DECISION),
+    "classification": ("label", "probability", "probabilities", "variance", *DECISION, "prediction_set"),
+    "multilabel": ("labels", "probabilities", "variance", *DECISION, "prediction_set"),
+    "regression": ("mean", "std", "interval", "variance", *DECISION),
 }
-RESERVED = {"row", "file", "label", "probability", "probabilities", "mean", "std", "low", "high", "prediction_set"}
+EACH = ("mean", "std", "low", "high", "variance")  # of a regression: one for each output
+RESERVED = {"row", "file", "label", "probability", "probabilities", "prediction_set", *EACH}
 
 
 def scored(predictor: Predictor, batch: Batch, first: int, strange: OutOfRange) -> list[Row]:
@@ -58,7 +59,7 @@ def flat(row: Row, names: Sequence[str]) -> Row:
     for name, value in row.items():
         if name == "probabilities":
             found |= {f"probability_{label}": p for label, p in value.items()}
-        elif name in {"mean", "std", "low", "high"}:
+        elif name in EACH and isinstance(value, list):  # the variance of a classification is one number
             each = zip(names, value, strict=True)
             found |= {name if len(value) == 1 else f"{name}_{title}": number for title, number in each}
         else:
@@ -77,9 +78,9 @@ def columns(manifest: Manifest, with_files: bool, kept: Mapping[str, type] | Non
     start |= {kept_name(name, manifest): kind for name, kind in (kept or {}).items()}
     decision: dict[str, type] = {"score": float, "p_value": float, "rejected": bool}
     if manifest.task == "regression":
-        blank = {name: [0.0] * manifest.outputs for name in ("mean", "std", "low", "high")}
+        blank = {name: [0.0] * manifest.outputs for name in EACH}
         return start | dict.fromkeys(flat(blank, manifest.labels), float) | decision
-    each = {f"probability_{name}": float for name in manifest.labels}
+    each = {f"probability_{name}": float for name in manifest.labels} | {"variance": float}
     if manifest.task == "multilabel":
         return start | {"labels": list} | each | decision | dict.fromkeys(SURE, list)
     return start | {"label": str, "probability": float} | each | decision | {"prediction_set": list}

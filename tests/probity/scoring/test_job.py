@@ -110,7 +110,7 @@ def test_every_format_holds_the_same_numbers(table: Predictor, tmp_path: Path, o
 def test_a_regression_has_a_column_for_each_output(values: Predictor, tmp_path: Path, out: Path) -> None:
     score_file(values, save(tmp_path, drawn(5, 3)), out.with_suffix(".csv"), batch_size=7)
     header = out.with_suffix(".csv").read_text().splitlines()[0].split(",")
-    each = [f"{name}_{k}" for name in ("mean", "std", "low", "high") for k in (0, 1)]
+    each = [f"{name}_{k}" for name in ("mean", "std", "low", "high", "variance") for k in (0, 1)]
     assert header == ["row", *each, "score", "p_value", "rejected"]
 
 
