@@ -11,6 +11,8 @@ from benchmarks.experiments.strangers import run as strangers
 from benchmarks.fit import against_laplace, bundles, price
 from benchmarks.serving import against_servers, bulk, cpu, fair, load, playground, rpc, shadow, soak, texts
 from benchmarks.serving.clients import run as clients
+from benchmarks.serving.day import draw as day_draw
+from benchmarks.serving.day import run as day
 
 HOURS = "hours, and data, given or downloaded"
 BENCHMARKS = (
@@ -40,6 +42,13 @@ BENCHMARKS = (
         "soak",
         "ten minutes at 80 % of capacity: vanishing clients, bad requests, replaced bundles",
         soak.run,
+    ),
+    Benchmark(
+        "day",
+        "a million requests to two replicas over a simulated day: what is seen, what fires, what it takes in memory",
+        day.run,
+        day_draw.draw,
+        needs="prometheus, promtool, and a quarter of an hour",
     ),
     Benchmark(
         "clients",

@@ -1,7 +1,7 @@
 """`python -m docs.figures`: write what the files in benchmarks/results say into docs/benchmarks.md.
 
 These are tables of what a reader decides by, and the date and commit of each measurement. benchmarks/results/tables
-gets the same in full.
+gets the same in full, and docs/monitoring.md the simulated day.
 """
 
 import json
@@ -14,9 +14,11 @@ from typing import Any
 
 from benchmarks.core.folders import RESULTS
 from benchmarks.core.markdown import Cell, as_csv, number, table
+from benchmarks.serving.day.plan import clock
 from docs.marked import update_parts
 
 PAGE = Path(__file__).with_name("benchmarks.md")
+MONITORING = Path(__file__).with_name("monitoring.md")
 TABLES = RESULTS / "tables"
 MEASURED = (
     "baseline",
@@ -39,6 +41,7 @@ MEASURED = (
     "versions",
     "bulk",
     "soak",
+    "day",
     "playground",
 )
 NETWORKS = {"mnist": "MNIST", "fashion": "Fashion-MNIST", "cifar": "CIFAR-10"}
@@ -63,6 +66,7 @@ VERDICTS = {
 }
 ROBUSTNESS = {"cost": "+.4f", "gain": "+.3f", "ece": ".3f"}
 RATE, LEVEL, ACCURACY = 0.05, 0.95, 0.95
+DAY_HOURS = (0, 4, 8, 12, 16, 20)
 Row = dict[str, Any]
 
 
@@ -70,6 +74,12 @@ def parts() -> dict[str, str]:
     """The generated parts of the page by their names."""
     dates = {f"measured: {name}": measured(name) for name in MEASURED}
     return dates | {part: make(read(name)) for part, (name, make) in MADE.items()}
+
+
+def parts_of_monitoring() -> dict[str, str]:
+    """Those of the page about monitoring: the simulated day."""
+    result = read("day")
+    return {"alerts of the day": day_alerts(result), "memory of the day": day_memory(result)}
 
 
 def tables() -> dict[Path, str]:
@@ -454,6 +464,26 @@ def mishaps(result: Row) -> str:
     return table(["", "others that failed beside a wrong shape", "requests lost at SIGTERM"], rows)
 
 
+def day_alerts(result: Row) -> str:
+    """Each time that an alert fired."""
+    rows = []
+    for one in result["alerts"]:
+        labels = ", ".join(f"{name} {value.partition(':')[0]}" for name, value in one["labels"].items())
+        cleared = "" if one["cleared"] is None else clock(one["cleared"])
+        rows.append([one["alert"], labels.removeprefix("instance "), one["fired_at"], cleared])
+    return table(["alert", "of", "fires", "ends"], rows)
+
+
+def day_memory(result: Row) -> str:
+    """Resident memory of each replica in MiB, where it was up."""
+    rows = []
+    for instance, found in result["memory"].items():
+        hours = [found["hourly"][hour] for hour in DAY_HOURS]
+        cells = ["" if value is None else f"{value / 2**20:.0f}" for value in (*hours, found["end"], found["peak"])]
+        rows.append([instance.partition(":")[0], *cells])
+    return table(["MiB", *(clock(60 * hour) for hour in DAY_HOURS), "24:00", "peak"], rows)
+
+
 def _short(value: float) -> str:
     """Two digits, and no powers of ten."""
     return f"{value:.2g}" if value < 100 else f"{value:,.0f}"
@@ -496,5 +526,6 @@ FULL = {"frontier": frontier_in_full, "scores": scores_in_full, "guarantees": gu
 
 if __name__ == "__main__":
     update_parts(PAGE, parts())
+    update_parts(MONITORING, parts_of_monitoring())
     for path, content in tables().items():
         path.write_text(content)

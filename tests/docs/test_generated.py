@@ -40,9 +40,10 @@ def test_the_options_of_a_fit_are_up_to_date_and_described() -> None:
 
 
 def test_the_figures_are_those_of_the_results() -> None:
-    page = figures.PAGE.read_text()
-    for name, content in figures.parts().items():
-        assert page == replace_part(page, name, content), REMEDY
+    for path, parts in ((figures.PAGE, figures.parts()), (figures.MONITORING, figures.parts_of_monitoring())):
+        page = path.read_text()
+        for name, content in parts.items():
+            assert page == replace_part(page, name, content), REMEDY
     tables = figures.tables()
     assert {path: path.read_text() for path in tables} == tables, REMEDY
     assert set(figures.TABLES.iterdir()) == set(tables)
