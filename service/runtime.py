@@ -17,6 +17,7 @@ from fastapi import Request
 from probity.service.batching import ClientDeadlineExceeded, ComputeThreads, DeadlineExceeded
 from probity.service.codec.arrays import InputLimits
 from probity.service.codec.decoders.pool import DecoderPool
+from probity.service.environment.memory import resident_bytes
 from probity.service.http.admission import ByteBudget
 from probity.service.http.arrival import arrived_at
 from probity.service.http.problems import ProblemError
@@ -162,7 +163,8 @@ class Runtime:
             model.metrics.count()
 
     def check_computation(self) -> None:
-        """Measure the oldest running batch, and log once if it hangs."""
+        """Measure memory and the oldest running batch, and log once if it hangs."""
+        self.metrics.memory.set(resident_bytes() or math.nan)
         seconds = self.compute_threads.oldest_seconds
         self.metrics.oldest_batch.set(seconds)
         if self.hangs and not self._hang_logged:

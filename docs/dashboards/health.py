@@ -142,7 +142,7 @@ COMPUTATION = Row(
     ),
 )
 BUNDLES = Row(
-    "Bundles and audit trail",
+    "Bundles, memory and audit trail",
     (
         Panel(
             "Bundles",
@@ -156,6 +156,12 @@ BUNDLES = Row(
                 ),
                 Query(f"max by (model) (probity_model_stale{{{JOB}}})", "{{model}} stale"),
             ),
+        ),
+        Panel(
+            "Memory of each instance",
+            "Of all its worker processes, without those that decode images or try a new bundle for a while.",
+            "bytes",
+            (Query(f"sum by (instance) (probity_resident_memory_bytes{{{JOB}}})", "{{instance}}"),),
         ),
         Panel(
             "Lost lines of the audit trail",

@@ -1,5 +1,6 @@
-"""Find how much memory this process may still use: the container's share, not the host's."""
+"""Find how much memory this process takes, and may still use: the container's share, not the host's."""
 
+import os
 import re
 from pathlib import Path
 
@@ -36,3 +37,11 @@ def _read(file: Path) -> str:
         return file.read_text().strip()
     except OSError:
         return ""
+
+
+def resident_bytes(statistics: Path = Path("/proc/self/statm")) -> int | None:
+    """What this process takes of the memory; None where the system does not tell."""
+    try:
+        return int(statistics.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return None

@@ -26,7 +26,7 @@ DIGITS = np.array(json.loads((GOLDEN.parent / "answers.json").read_text())["inpu
 ROWS = np.random.default_rng(3).normal(size=(6, 4)).astype(np.float32)
 TEXTS = ["the film was good", "the film was bad", "good"]
 PARTS = InputSpec((5,), parts=(InputPart("picture", (2, 2)), InputPart("age", (1,), "int64")))
-VERSION = probity.__version__
+NAME, VERSION = "probity-serve", probity.__version__
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_a_model_needs_this_version_and_tokenizers_for_texts(tmp_path: Path) -> 
     texts = write_linear(tmp_path / "texts", outputs=2, spec=TEXT_SPEC, tokenizer=tokenizer_json()).path
     for bundle, needed in ((GOLDEN, False), (texts, True)):
         lines = (saved(bundle, tmp_path / f"model-{needed}") / "requirements.txt").read_text().split()
-        assert f"probity-serve=={VERSION}" in lines
+        assert f"{NAME}=={VERSION}" in lines
         assert f"pandas=={pd.__version__}" in lines
         assert any(line.startswith("tokenizers==") for line in lines) == needed
     probity.mlflow.save_model(GOLDEN, tmp_path / "own", pip_requirements=["probity.whl", "pandas"])

@@ -1,10 +1,11 @@
-"""service/environment/memory.py: the memory that is left, from the kernel's files."""
+"""service/environment/memory.py: the memory that is left, and that is taken, from the kernel's files."""
 
+import os
 from pathlib import Path
 
 import pytest
 
-from probity.service.environment.memory import available_bytes
+from probity.service.environment.memory import available_bytes, resident_bytes
 
 MIB = 2**20
 
@@ -53,3 +54,17 @@ def test_here_there_is_some() -> None:
     found = available_bytes()
     assert found is not None
     assert found > MIB
+
+
+def test_what_this_process_takes_is_in_pages(tmp_path: Path) -> None:
+    statistics = tmp_path / "statm"
+    statistics.write_text("9000 250 30 1 0 400 0\n")
+    assert resident_bytes(statistics) == 250 * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.parametrize("text", [None, "", "9000", "9000 many"])
+def test_what_this_process_takes_may_be_unknown(text: str | None, tmp_path: Path) -> None:
+    statistics = tmp_path / "statm"
+    if text is not None:
+        statistics.write_text(text)
+    assert resident_bytes(statistics) is None

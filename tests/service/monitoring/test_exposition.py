@@ -12,7 +12,7 @@ from tests.support.server import running
 
 # What Prometheus 3 sends.
 ACCEPT = "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
-MOVING = ("process_", "probity_http_request", "python_gc")
+MOVING = ("process_", "probity_resident_memory", "probity_http_request", "python_gc")
 
 
 def samples(text: bytes) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from probity.service.bundle import read_manifest
+from probity.service.environment.memory import resident_bytes
 from tests.service.process.test_workers import predict, two_workers, wait_for_metric
 from tests.support.bundles import FEATURE_SPEC, Synthetic, write_linear
+from tests.support.processes import children_of
 from tests.support.server import Server
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
@@ -87,4 +89,17 @@ def test_a_version_that_was_replaced_and_comes_back_is_there_again(tmp_path: Pat
         found = settled(server, 'version="2"')
         assert re.search(r'probity_model_info\{digest="\w+",name="a",version="1"\}', "\n".join(found))
         assert 'probity_false_reject_rate{model="a",version="1"}' in found
+        assert server.terminate() == 0
+
+
+def test_the_memory_is_that_of_all_workers(tmp_path: Path) -> None:
+    bundle(tmp_path / "a", "1", seed=0)
+    with two_workers(tmp_path / "a") as server:
+        workers = [Path(f"/proc/{worker}/statm") for worker in children_of(server.process.pid)]
+        for _ in range(1000):  # each says so once a second
+            expected = sum(filter(None, map(resident_bytes, workers)))
+            if samples(server)["probity_resident_memory_bytes"] == pytest.approx(expected, rel=0.1):
+                break
+        else:
+            pytest.fail("it is not that of both")
         assert server.terminate() == 0
