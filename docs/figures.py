@@ -405,6 +405,12 @@ def cpu(result: Row) -> str:
     return table(["a request with", "Probity", "FastAPI, plain network", "FastAPI, no work"], rows)
 
 
+def cpu_traces(result: Row) -> str:
+    """Microseconds for a request by the share of requests that are traced."""
+    rows = [[name, f"{found['median']:.0f}"] for name, found in result["traces"].items()]
+    return table(["requests that are traced", "µs for a request of one example, JSON"], rows)
+
+
 def cpu_rates(result: Row) -> str:
     """Requests a second by the number of connections."""
     rows = [
@@ -520,7 +526,12 @@ TABLES_OF = (
     bulk,
 )
 MADE = {make.__name__: (make.__name__, make) for make in TABLES_OF}
-MADE |= {"few_foreign": ("drift", few_foreign), "mishaps": ("servers", mishaps), "cpu_rates": ("cpu", cpu_rates)}
+MADE |= {
+    "few_foreign": ("drift", few_foreign),
+    "mishaps": ("servers", mishaps),
+    "cpu_rates": ("cpu", cpu_rates),
+    "cpu_traces": ("cpu", cpu_traces),
+}
 MADE |= {"verdicts": ("frontier", verdicts), "strangers_foreign": ("strangers", strangers_foreign)}
 FULL = {"frontier": frontier_in_full, "scores": scores_in_full, "guarantees": guarantees_in_full}
 

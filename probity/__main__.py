@@ -1,5 +1,6 @@
 """`probity`, and `python -m probity`: the command line."""
 
+import os
 import signal
 import sys
 from typing import NoReturn
@@ -16,6 +17,8 @@ def main() -> None:
         StartupSignals()
     else:
         signal.signal(signal.SIGTERM, _terminate)
+    # FastAPI ends with a traceback where this names what is not installed, in commands that trace nothing too.
+    os.environ.pop("OTEL_PROPAGATORS", None)
     from probity.cli import app
 
     try:

@@ -56,6 +56,7 @@ __all__ = ["load_model", "log_model", "save_model"]
 FLAVOUR = "probity"
 BUNDLE = "bundle"
 RATE = "false_reject_rate"
+TEXT = "text"  # the column that `probity score` reads
 
 
 def _end_telemetry() -> None:
@@ -192,10 +193,11 @@ class PyfuncModel:
     def _inputs(self, given: Any) -> Any:
         if self.predictor.reader is None or not is_frame(given):
             return given
-        if len(given.columns) != 1:
-            found = ", ".join(map(repr, given.columns))
-            raise ValueError(f"inputs: found the columns {found:.300}, expected one, of texts")
-        return given[given.columns[0]]
+        columns = list(given.columns)
+        if len(columns) != 1 and TEXT not in columns:
+            found = ", ".join(map(repr, columns))
+            raise ValueError(f"inputs: found the columns {found:.300}, expected one, of texts, or one called {TEXT!r}")
+        return given[columns[0] if len(columns) == 1 else TEXT]
 
     def _at_rate(self, rate: float | None) -> Predictor:
         if rate is None:
@@ -259,7 +261,10 @@ def _pinned(name: str) -> str:
 
 
 def _signature(manifest: Manifest) -> mlflow.models.ModelSignature:
-    """Columns by the names of the features, one of texts, or tensors; the columns of `probity score`."""
+    """Columns by the names of the features, or tensors; the columns of `probity score`.
+
+    Of texts nothing: MLflow would take the first column of a frame, whatever is in it, and leave the others out.
+    """
     types, spec = mlflow.types, manifest.input
     kinds: dict[type, Any] = {
         str: types.DataType.string,
@@ -269,7 +274,7 @@ def _signature(manifest: Manifest) -> mlflow.models.ModelSignature:
     }
     inputs: list[Any]
     if spec.text is not None:
-        inputs = [types.ColSpec("string")]
+        inputs = []
     elif spec.feature_names is not None:
         inputs = [types.ColSpec("double", name) for name in spec.feature_names]
     else:
@@ -280,7 +285,9 @@ def _signature(manifest: Manifest) -> mlflow.models.ModelSignature:
         types.ColSpec(kinds[kind], name, required=kind is not list) for name, kind in column_kinds(manifest).items()
     ]
     rate = types.ParamSpec(RATE, "double", None)
-    return mlflow.models.ModelSignature(types.Schema(inputs), types.Schema(outputs), types.ParamSchema([rate]))
+    return mlflow.models.ModelSignature(
+        types.Schema(inputs) if inputs else None, types.Schema(outputs), types.ParamSchema([rate])
+    )
 
 
 def _params(manifest: Manifest) -> dict[str, Any]:

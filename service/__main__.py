@@ -1,5 +1,10 @@
 """`python -m probity.service BUNDLE ...`: serve bundles."""
 
+import os
+
+# FastAPI ends with a traceback where this names what is not installed; the service knows W3C's `traceparent` alone.
+os.environ.pop("OTEL_PROPAGATORS", None)
+
 from probity.service.process.startup_signals import StartupSignals
 
 if __name__ == "__main__":
@@ -7,7 +12,6 @@ if __name__ == "__main__":
 
 import importlib.util
 import logging.config
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -15,6 +19,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from pydantic import ValidationError
 
+from probity.service.app import VERSION
 from probity.service.bundle import MANIFEST, BundleError
 from probity.service.environment.cpu import available_cpus
 from probity.service.environment.opentelemetry import trace_destination
@@ -164,7 +169,8 @@ def _workers(settings: Settings) -> Callable[[], int]:
 def _say_settings(settings: Settings) -> None:
     log.info("settings: %s", printable(settings.described()))
     if settings.traces:
-        log.info("traces go to %s", printable(trace_destination(os.environ)))
+        where = trace_destination(os.environ)
+        log.info("traces go to %s", "nobody: OpenTelemetry's variables say so" if where is None else printable(where))
 
 
 def _leave_signals_to_server() -> None:
@@ -212,7 +218,10 @@ def _check_traces(settings: Settings) -> None:
         packages = "opentelemetry-sdk opentelemetry-exporter-otlp-proto-http"
         _fail(f"traces ({PREFIX}TRACES): traces need packages of their own: pip install {packages}")
     try:
-        trace_destination(os.environ)
+        if trace_destination(os.environ) is not None:
+            from probity.service.monitoring.tracing import Tracing  # needs packages of its own
+
+            Tracing.check(VERSION)
     except ValueError as error:
         _fail(f"traces ({PREFIX}TRACES): {error}")
 

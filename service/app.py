@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
 from probity.service.batching import ComputeThreads
+from probity.service.environment.opentelemetry import trace_destination
 from probity.service.feedback.receipts import ReceiptSigner, read_secrets
 from probity.service.format.text import printable
 from probity.service.http.errors import TRANSLATIONS, problem_of
@@ -101,7 +103,7 @@ def create_app(
         )
     app.add_middleware(SecurityHeaders)
     app.add_middleware(RequestMetrics, metrics=metrics)
-    if settings.traces:
+    if _traced(settings):
         from probity.service.http.tracing import Traces  # needs packages of its own
 
         app.add_middleware(Traces)
@@ -123,8 +125,13 @@ def _feedback(settings: Settings) -> Feedback | None:
     return None if file is None else Feedback(ReceiptSigner(read_secrets(file), settings.feedback_max_age_seconds))
 
 
+def _traced(settings: Settings) -> bool:
+    """Raises `ValueError` for variables of OpenTelemetry with which all traces would be lost."""
+    return settings.traces and trace_destination(os.environ) is not None
+
+
 def _tracing(settings: Settings) -> "Tracing | None":
-    if not settings.traces:
+    if not _traced(settings):
         return None
     from probity.service.monitoring.tracing import Tracing  # needs packages of its own
 

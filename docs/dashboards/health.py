@@ -159,7 +159,7 @@ BUNDLES = Row(
         ),
         Panel(
             "Memory of each instance",
-            "Of all its worker processes, without those that decode images or try a new bundle for a while.",
+            "Of the processes that answer; those that decode images, try bundles or supervise workers come on top.",
             "bytes",
             (Query(f"sum by (instance) (probity_resident_memory_bytes{{{JOB}}})", "{{instance}}"),),
         ),

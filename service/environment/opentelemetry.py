@@ -3,16 +3,22 @@
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+EXPORTER, DISABLED = "OTEL_TRACES_EXPORTER", "OTEL_SDK_DISABLED"
 PROTOCOL, ENDPOINT = "PROTOCOL", "ENDPOINT"
 EXPECTED, LOCAL = "http/protobuf", "http://localhost:4318"
 
 
-def trace_destination(environment: Mapping[str, str]) -> str:
-    """The collector's address, without name and password.
+def trace_destination(environment: Mapping[str, str]) -> str | None:
+    """The collector's address, without name and password; None where the variables turn traces off.
 
     Raises `ValueError` for a protocol that is not spoken here, and for an address without `http://` or `https://`:
     without this check, the service would start, and every trace be lost.
     """
+    exporter = environment.get(EXPORTER, "").strip().lower()
+    if environment.get(DISABLED, "").strip().lower() == "true" or exporter == "none":
+        return None
+    if exporter not in ("", "otlp"):
+        raise ValueError(f"{EXPORTER}: found {exporter!r:.100}, expected otlp, or none for no traces")
     name, protocol = _variable(environment, PROTOCOL)
     if protocol not in ("", EXPECTED):
         expected = f"{EXPECTED}, which collectors take at a port of its own, usually 4318"

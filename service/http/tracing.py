@@ -5,9 +5,9 @@ import time
 from collections import defaultdict
 from typing import Any
 
-from opentelemetry import propagate
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind, StatusCode, Tracer, set_span_in_context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from probity.service.format.text import printable
@@ -19,6 +19,7 @@ from probity.service.http.steps import STEPS, Steps
 from probity.service.inference.prediction import Prediction
 
 NOT_TRACED = PUBLIC_PATHS | {METRICS_PATH}  # what asks for them comes all the time
+OF_A_TRACE = (b"traceparent", b"tracestate")
 MOST_SHOWN = 300  # characters of a path
 
 
@@ -89,8 +90,9 @@ def _parent(scope: Scope) -> Context:
     """What the client's headers say of the trace to which the request belongs; a malformed one begins a new trace."""
     headers = defaultdict[str, list[str]](list)
     for name, value in scope["headers"]:
-        headers[name.decode("latin-1")].append(value.decode("latin-1"))
-    return propagate.extract(headers)
+        if name in OF_A_TRACE:
+            headers[name.decode("latin-1")].append(value.decode("latin-1"))
+    return TraceContextTextMapPropagator().extract(headers)
 
 
 def _attributes(scope: Scope, route: str | None, status: int, steps: Steps) -> dict[str, Any]:

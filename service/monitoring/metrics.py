@@ -93,7 +93,8 @@ class Metrics:
         self.in_flight = self._sum_over_workers("http_requests_in_flight", "Requests being answered now.")
         self.errors = self._counter("errors", "Requests refused or failed, by reason.", "reason")
         self.memory = self._sum_over_workers(
-            "resident_memory_bytes", "Memory of the service's processes, without those that decode or try bundles."
+            "resident_memory_bytes",
+            "Memory of the processes that answer, without those that decode images, try bundles or supervise workers.",
         )
         self.audit_lost = self._counter("audit_lines_lost", "Lines of the audit trail that could not be written.")
         # Cached, since a look-up takes longer than adding; the labels are bounded, so there are few.

@@ -28,6 +28,15 @@ class Tracing:
         self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
         self.tracer = self._provider.get_tracer("probity", version)
 
+    @classmethod
+    def check(cls, version: str) -> None:
+        """Raises `ValueError` where a variable of OpenTelemetry has a value that it refuses."""
+        try:
+            tracing = cls(version)
+        except ValueError as error:
+            raise ValueError(f"found variables OTEL_... that OpenTelemetry refuses: {error}") from None
+        tracing._provider.shutdown()
+
     async def close(self, seconds: float) -> None:
         """Send what is left, within `seconds`: a collector that does not answer keeps nobody from the end."""
         loop, closed = asyncio.get_running_loop(), asyncio.Event()

@@ -209,5 +209,8 @@ def log_config(settings: Settings) -> dict[str, Any]:
         handler |= {"class": f"{__name__}.{Background.__name__}", "filters": ["context"], "writer": writer}
     config["loggers"]["uvicorn.access"]["filters"] = ["path_only"]
     config["loggers"]["probity"] = {"handlers": ["default"], "level": settings.log_level.upper()}
-    config["loggers"]["opentelemetry"] = {"handlers": ["default"], "level": "WARNING"}
+    # Not what it says of single headers: clients could fill the log.
+    config["loggers"]["opentelemetry"] = {"handlers": ["default"], "level": "ERROR"}
+    for part in ("sdk", "exporter"):
+        config["loggers"][f"opentelemetry.{part}"] = {"level": "WARNING"}
     return config

@@ -46,8 +46,8 @@ class RecordSettings(BaseModel):
     traces: Annotated[
         bool,
         Field(
-            description="Whether to send a trace of each request by OTLP over HTTP. Where to, of which requests and "
-            "under which name say OpenTelemetry's variables, such as `OTEL_EXPORTER_OTLP_ENDPOINT`."
+            description="Whether to send a trace of each request by OTLP over HTTP. OpenTelemetry's variables, such "
+            "as `OTEL_EXPORTER_OTLP_ENDPOINT`, choose the collector, the share of requests and the service's name."
         ),
     ] = False
     access_log: Annotated[

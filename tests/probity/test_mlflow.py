@@ -159,7 +159,8 @@ def test_texts_are_one_column(given: Any, tmp_path: Path) -> None:
 
 def test_texts_among_other_columns_are_not_guessed(tmp_path: Path) -> None:
     bundle = write_linear(tmp_path / "bundle", outputs=2, spec=TEXT_SPEC, tokenizer=tokenizer_json()).path
-    model = probity.mlflow.PyfuncModel(Predictor.load(bundle))
+    model = mlflow.pyfunc.load_model(str(saved(bundle, tmp_path / "model")))
+    same(model.predict(pd.DataFrame({"id": [1, 2, 3], "text": TEXTS})), BatchScorer(bundle)({"inputs": TEXTS}))
     with pytest.raises(ValueError, match="inputs: found the columns 'id', 'review', expected one, of texts"):
         model.predict(pd.DataFrame({"id": [1, 2, 3], "review": TEXTS}))
 

@@ -126,12 +126,12 @@ def test_a_share_of_traces_is_kept_where_the_environment_says_so(
     assert collector.spans[0].resource["service.name"] == "digits"
 
 
-@pytest.mark.parametrize("value", ["true", "TRUE"])
-def test_the_environment_turns_all_of_opentelemetry_off(
-    value: str, classification: Synthetic, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("variable", [{"SDK_DISABLED": "TRUE"}, {"TRACES_EXPORTER": "none"}])
+def test_the_environment_turns_traces_off(
+    variable: dict[str, str], classification: Synthetic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with (
-        collecting(monkeypatch, SDK_DISABLED=value) as collector,
+        collecting(monkeypatch, **variable) as collector,
         serving(Predictor.load(classification.path), ON) as client,
     ):
         predict(client, traceparent=traceparent())

@@ -21,6 +21,17 @@ def test_the_collector_s_address_is_shown_without_secrets(variables: dict[str, s
     assert trace_destination({f"OTEL_EXPORTER_OTLP_{name}": value for name, value in variables.items()}) == expected
 
 
+@pytest.mark.parametrize("variables", [{"OTEL_SDK_DISABLED": "true"}, {"OTEL_TRACES_EXPORTER": "none"}])
+def test_the_variables_can_turn_traces_off(variables: dict[str, str]) -> None:
+    assert trace_destination(variables) is None
+    assert trace_destination(dict.fromkeys(variables, "")) == "http://localhost:4318"
+
+
+def test_another_exporter_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^OTEL_TRACES_EXPORTER: found 'console', expected otlp"):
+        trace_destination({"OTEL_TRACES_EXPORTER": "console"})
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

@@ -2,6 +2,8 @@
 
 import json
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,9 +11,10 @@ import pytest
 from tests.support.bundles import Synthetic
 from tests.support.collector import collecting
 from tests.support.http_servers import Answering, answering
-from tests.support.server import Server, run_to_end, running
+from tests.support.server import ROOT, Server, environment, run_to_end, running
 from tests.support.sockets import free_port
 
+GIVEN = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 BODY = json.dumps({"inputs": [[1.0, 2.0, 3.0, 4.0]]}).encode()
 
 
@@ -75,6 +78,41 @@ def test_a_destination_that_cannot_work_is_refused(
     status, _, error = run_to_end(str(classification.path), PROBITY_TRACES="true", **variables)
     assert status == 2
     assert f"traces (PROBITY_TRACES): {expected}" in error
+
+
+def test_variables_that_opentelemetry_refuses_are_one_line(classification: Synthetic) -> None:
+    refused = {"OTEL_BSP_MAX_QUEUE_SIZE": "10"}
+    status, _, error = run_to_end(str(classification.path), PROBITY_TRACES="true", **refused)
+    assert status == 2
+    assert "traces (PROBITY_TRACES): found variables OTEL_... that OpenTelemetry refuses: max_export" in error
+    assert "Traceback" not in error
+
+
+@pytest.mark.parametrize("traces", ["true", "false"])
+def test_a_propagator_that_is_not_installed_ends_nothing(
+    traces: str, classification: Synthetic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        collecting(monkeypatch) as collector,
+        running(classification.path, PROBITY_TRACES=traces, OTEL_PROPAGATORS="b3") as server,
+    ):
+        predict(server, traceparent=GIVEN)
+        if traces == "true":
+            assert GIVEN.split("-")[1] in {span.trace for span in collector.wait_for(4)}
+
+
+def test_commands_take_a_propagator_that_is_not_installed(classification: Synthetic) -> None:
+    command = [sys.executable, "-m", "probity", "inspect", str(classification.path)]
+    subprocess.run(command, cwd=ROOT, env=environment(OTEL_PROPAGATORS="b3"), timeout=60, check=True)
+
+
+def test_a_client_s_header_fills_no_log(classification: Synthetic, monkeypatch: pytest.MonkeyPatch) -> None:
+    with collecting(monkeypatch) as collector, running(classification.path, PROBITY_TRACES="true") as server:
+        start = server.lines_so_far()
+        for _ in range(5):
+            predict(server, traceparent="0" * 600)
+        collector.wait_for(20)
+        assert not [line for line in server.log_of("/marker", start) if "WARNING" in line]
 
 
 def test_missing_packages_are_named(classification: Synthetic, tmp_path: Path) -> None:
