@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from probity.scoring.batches import column_kinds, predicted_columns
+from probity.scoring.texts import COLUMN
 from probity.service.bundle import MANIFEST, README, SIGNATURE, Bundle, BundleError, Manifest, read_bundle
 from probity.service.format.files import ELSEWHERE, write_file
 from probity.service.inference.frames import is_frame
@@ -56,7 +57,6 @@ __all__ = ["load_model", "log_model", "save_model"]
 FLAVOUR = "probity"
 BUNDLE = "bundle"
 RATE = "false_reject_rate"
-TEXT = "text"  # the column that `probity score` reads
 
 
 def _end_telemetry() -> None:
@@ -176,8 +176,8 @@ class PyfuncModel:
         self.predictor = predictor
 
     def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> pd.DataFrame:
-        """Arrays, a data frame, arrays by name, or texts in a list, a series or a frame of one column -> the columns of
-        `probity score`, a row for each row of the input.
+        """Arrays, a data frame, arrays by name, or texts in a list, a series or a frame of one column or with a column
+        `text` -> the columns of `probity score`, a row for each row of the input.
 
         params: with a `false_reject_rate`, inputs are rejected at this rate. Raises `ValueError` for inputs of another
         form and for a rate that the bundle cannot keep, and `NonFinitePrediction`.
@@ -194,10 +194,12 @@ class PyfuncModel:
         if self.predictor.reader is None or not is_frame(given):
             return given
         columns = list(given.columns)
-        if len(columns) != 1 and TEXT not in columns:
+        if len(columns) != 1 and COLUMN not in columns:
             found = ", ".join(map(repr, columns))
-            raise ValueError(f"inputs: found the columns {found:.300}, expected one, of texts, or one called {TEXT!r}")
-        return given[columns[0] if len(columns) == 1 else TEXT]
+            raise ValueError(
+                f"inputs: found the columns {found:.300}, expected one, of texts, or one called {COLUMN!r}"
+            )
+        return given[columns[0] if len(columns) == 1 else COLUMN]
 
     def _at_rate(self, rate: float | None) -> Predictor:
         if rate is None:
