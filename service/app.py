@@ -130,12 +130,12 @@ def _traced(settings: Settings) -> bool:
     return settings.traces and trace_destination(os.environ) is not None
 
 
-def _tracing(settings: Settings) -> "Tracing | None":
+def _tracing(settings: Settings, metrics: Metrics) -> "Tracing | None":
     if not _traced(settings):
         return None
     from probity.service.monitoring.tracing import Tracing  # needs packages of its own
 
-    return Tracing(VERSION)
+    return Tracing(VERSION, metrics.spans, metrics.spans_sent)
 
 
 def _public(settings: Settings) -> set[str]:
@@ -186,7 +186,7 @@ async def _running(
         if choice is None
         else Shadow(choice, Policy.of(settings), store, metrics, settings.compute_timeout_seconds)
     )
-    tracing = _tracing(settings)
+    tracing = _tracing(settings, metrics)
     runtime = Runtime(
         settings, metrics, store, repository, elsewhere, compute_threads, audit, feedback, shadow, tracing
     )

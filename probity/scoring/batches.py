@@ -71,15 +71,15 @@ class BatchScorer:
     def _examples(self, batch: Any, names: list[str], manifest: Manifest) -> Any:
         """What the predictor takes: one column, or several by their names."""
         spec = manifest.input
-        if self.inputs in names:
+        wanted = spec.feature_names or () if spec.parts is None else [part.name for part in spec.parts]
+        # One of several inputs, or of the features, may have the name of the column of the examples.
+        if self.inputs in names and not (self.inputs in wanted and all(name in names for name in wanted)):
             return _stacked(np.asarray(batch[self.inputs]))
-        if spec.parts is not None and all(part.name in names for part in spec.parts):
-            return {part.name: _stacked(np.asarray(batch[part.name])) for part in spec.parts}
-        wanted = spec.feature_names
-        if wanted is not None and all(name in names for name in wanted):
+        if wanted and all(name in names for name in wanted):
+            if spec.parts is not None:
+                return {name: _stacked(np.asarray(batch[name])) for name in wanted}
             return np.stack([np.asarray(batch[name]) for name in wanted], axis=1)
-        several = () if spec.parts is None else [part.name for part in spec.parts]
-        expected = f", or {_listed(wanted or several)}" if wanted or several else ""
+        expected = f", or {_listed(wanted)}" if wanted else ""
         raise ValueError(f"found the columns {_listed(names)}, expected {self.inputs!r}{expected}")
 
 

@@ -1,5 +1,6 @@
 """Texts -> the whole numbers that a network takes, by the tokenizer of its bundle."""
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -129,13 +130,20 @@ def check_texts(texts: Sequence[Any], field: str) -> None:
 
 
 def texts_of(values: Any) -> list[Any] | None:
-    """The entries of a list, an array or a column that begins with a text; None for anything else."""
+    """The entries of a list, an array or a column that begins with a text, but for what is missing; None for anything
+    else."""
     if isinstance(values, str | bytes | Mapping) or hasattr(values, "columns"):
         return None
     if isinstance(values, np.ndarray) or hasattr(values, "to_list"):
         if getattr(values, "ndim", 1) != 1 or getattr(values, "dtype", None) in (np.float32, np.float64, np.int64):
             return None
         values = values.tolist() if isinstance(values, np.ndarray) else values.to_list()
-    if not isinstance(values, Sequence) or not len(values) or not isinstance(values[0], str):
+    if not isinstance(values, Sequence):
         return None
-    return list(values)
+    first = next((value for value in values if not _is_missing(value)), None)
+    return list(values) if isinstance(first, str) else None
+
+
+def _is_missing(value: Any) -> bool:
+    """As data frames have what is missing: None, NaN, or the value that is called NA."""
+    return value is None or (isinstance(value, float) and math.isnan(value)) or type(value).__name__ == "NAType"

@@ -97,6 +97,10 @@ class Metrics:
             "Memory of the processes that answer, without those that decode images, try bundles or supervise workers.",
         )
         self.audit_lost = self._counter("audit_lines_lost", "Lines of the audit trail that could not be written.")
+        self.spans = self._counter("spans", "Spans made of traced requests.")
+        self.spans_sent = self._counter(
+            "spans_sent", "Of these, those that the collector took; the others wait to be sent, or are lost."
+        )
         # Cached, since a look-up takes longer than adding; the labels are bounded, so there are few.
         self._requests_of = functools.cache(self.requests.labels)
         self._seconds_of = functools.cache(self.request_seconds.labels)

@@ -54,6 +54,16 @@ def test_columns_are_found_by_feature_names(make: Any, table: Predictor, tmp_pat
     same(found, of_file(table, INPUTS, tmp_path))
 
 
+def test_a_feature_may_have_the_name_of_the_column_of_the_examples(tmp_path: Path) -> None:
+    spec = InputSpec((3,), "float32", feature_names=("dose", "inputs", "age"))
+    path = write_linear(tmp_path / "bundle", outputs=3, spec=spec).path
+    batch = {name: INPUTS[:, place] for place, name in enumerate(("dose", "inputs", "age"))}
+    same(BatchScorer(path)(batch), of_file(Predictor.load(path), INPUTS[:, :3].copy(), tmp_path))
+    del batch["age"]
+    with pytest.raises(ValueError, match=r"found shape \(30,\)"):
+        BatchScorer(path)(batch)
+
+
 def test_examples_may_stand_one_by_one(table: Predictor, tmp_path: Path) -> None:
     frame = pd.DataFrame({"image": list(INPUTS), "id": range(30)})
     same(BatchScorer(table.path, inputs="image")(frame), of_file(table, INPUTS, tmp_path))

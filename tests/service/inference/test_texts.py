@@ -3,6 +3,7 @@
 import pickle
 import sys
 from typing import Any
+from unittest.mock import ANY
 
 import numpy as np
 import pandas as pd
@@ -105,6 +106,9 @@ def test_the_package_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatc
         (np.array(["a", None], object), ["a", None]),
         (pd.Series(["a", "b"]), ["a", "b"]),
         (["a", 3], ["a", 3]),
+        ([None, float("nan"), pd.NA, "a"], [None, ANY, pd.NA, "a"]),
+        ([None, 1.0, "a"], None),
+        ([None], None),
         ("a", None),
         (b"a", None),
         ([], None),

@@ -11,6 +11,7 @@ import pytest
 from tests.support.bundles import Synthetic
 from tests.support.collector import collecting
 from tests.support.http_servers import Answering, answering
+from tests.support.metrics import metric
 from tests.support.server import ROOT, Server, environment, run_to_end, running
 from tests.support.sockets import free_port
 
@@ -21,6 +22,10 @@ BODY = json.dumps({"inputs": [[1.0, 2.0, 3.0, 4.0]]}).encode()
 def predict(server: Server, **headers: str) -> None:
     status, _, answer = server.request("POST", "/predict", BODY, {"Content-Type": "application/json", **headers})
     assert status == 200, answer
+
+
+def counted(server: Server, name: str) -> float:
+    return metric(server.request("GET", "/metrics")[2].decode(), f"probity_{name}")
 
 
 def test_every_worker_sends_what_is_left_when_it_ends(
@@ -38,6 +43,20 @@ def test_every_worker_sends_what_is_left_when_it_ends(
         assert server.process.wait(60) == 0
         found = {span.attributes["probity.request_id"] for span in collector.wait_for(20, lambda s: "POST" in s.name)}
     assert found == {f"r{i}" for i in range(20)}
+
+
+def test_spans_are_counted_when_made_and_when_taken(classification: Synthetic, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (
+        collecting(monkeypatch) as collector,
+        running(classification.path, PROBITY_TRACES="true", PROBITY_WORKERS="2") as server,
+    ):
+        for _ in range(5):
+            predict(server)
+        collector.wait_for(20)
+        assert counted(server, "spans_total") == 20
+        while counted(server, "spans_sent_total") < 20:  # until the collector's answer is read
+            pass
+        assert counted(server, "spans_sent_total") == 20
 
 
 class Failing(Answering):
@@ -61,6 +80,8 @@ def test_without_a_collector_requests_are_answered_and_the_end_is_in_time(
                 predict(server)
             server.wait_for("(?i)span")
             predict(server)
+            assert counted(server, "spans_total") == 84
+            assert counted(server, "spans_sent_total") == 0
             server.process.send_signal(signal.SIGTERM)
             assert server.process.wait(20) == 0
 
