@@ -22,8 +22,12 @@ GRACE_SECONDS = 30  # what Kubernetes gives a pod by default
 
 
 def document(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((FOLDER / name).read_text())
+    (found,) = documents(name)
     return found
+
+
+def documents(name: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((FOLDER / name).read_text()))
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +65,17 @@ def test_the_metric_that_scales_it_is_one_of_the_services() -> None:
     (metric,) = document("service.yaml")["spec"]["predictor"]["autoScaling"]["metrics"]
     query = metric["external"]["metric"]["query"]
     assert any(f"({family.name}{{" in query for family in registry.collect())
+
+
+def test_the_canary_divides_all_requests_between_services_of_one_format() -> None:
+    now, (later, graph) = document("service.yaml"), documents("canary.yaml")
+    steps = graph["spec"]["nodes"]["root"]["steps"]
+    assert [step["serviceName"] for step in steps] == [service["metadata"]["name"] for service in (now, later)]
+    assert sum(step["weight"] for step in steps) == 100
+    models = [service["spec"]["predictor"]["model"] for service in (now, later)]
+    places = [model.pop("storageUri") for model in models]
+    assert models[0] == models[1]
+    assert places[0] != places[1]
 
 
 def test_formats_and_outputs_that_are_named_are_there(tmp_path: Path) -> None:
