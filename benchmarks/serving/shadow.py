@@ -25,7 +25,7 @@ SEED = 0
 
 def run(settings: Settings) -> Values:
     """Both services hold both versions; in each round each is asked the same, at half of what one can answer."""
-    seconds, count = settings.choose(15, 2), settings.choose(8, 1)
+    seconds, count = settings.choose(10, 2), settings.choose(24, 1)
     request = images(1)
     with ExitStack() as stack:
         folder = versions(settings.scratch / "models")
