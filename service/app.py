@@ -94,9 +94,13 @@ def create_app(
     parts = (predict, feedback_route, v2, operations, docs, *([playground] if settings.playground else []))
     app.router.routes += [route for part in parts for route in part.router.routes]
     metrics.expect(route.path for route in app.routes if isinstance(route, APIRoute) and _predicts(route))
-    if settings.api_keys_file is not None or settings.feedback_keys_file is not None:
-        keys, own = _keys(settings.api_keys_file), {feedback_route.PATH: _keys(settings.feedback_keys_file)}
-        app.add_middleware(ApiKeys, keys=keys, own=own, metrics=metrics, public=_public(settings))
+    strict = settings.workers == 1  # of several, whoever starts them has checked the files
+    keys, own = (_keys(file, strict) for file in (settings.api_keys_file, settings.feedback_keys_file))
+    app.state.api_keys = keys
+    if keys is not None or own is not None:
+        app.add_middleware(
+            ApiKeys, keys=keys, own={feedback_route.PATH: own}, metrics=metrics, public=_public(settings)
+        )
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=settings.cors_origins, allow_methods=["*"], allow_headers=["*"]
@@ -144,8 +148,8 @@ def _public(settings: Settings) -> set[str]:
     return metrics | (playground.PUBLIC if settings.playground else set())
 
 
-def _keys(file: Path | None) -> KeyRing | None:
-    return None if file is None else KeyRing(file)
+def _keys(file: Path | None, strict: bool) -> KeyRing | None:
+    return None if file is None else KeyRing(file, strict=strict)
 
 
 def _predicts(route: APIRoute) -> bool:

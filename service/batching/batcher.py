@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from probity.service.batching.clock import Clock, Timer
 from probity.service.batching.compute_threads import ComputeThreads
-from probity.service.batching.errors import BatcherFailed, Closed, DeadlineExceeded
+from probity.service.batching.errors import BatcherFailed, CancelledWhileSlow, Closed, DeadlineExceeded
 from probity.service.batching.pieces import RowError, Rows, compute_merged, join
 from probity.service.batching.queue import Item, Limits, NextBatch, Piece, RowQueue
 
@@ -127,13 +127,17 @@ class DynamicBatcher(Generic[R]):
         """The result for `inputs` (B, ...), B >= 1; `deadline` is a moment of the clock.
 
         Raises `QueueFull`, `DeadlineExceeded`, `Closed`, `BatcherFailed`, or what `compute` raised for these inputs
-        alone. Cancelling the call takes its rows out of the queue.
+        alone. Cancelling the call takes its rows out of the queue; where the service was slow, it raises
+        `CancelledWhileSlow`.
         """
         request = self._admit(inputs, deadline)
         try:
             return await request.future
         except asyncio.CancelledError:
             self._queue.discard(request)
+            now = self._clock.time()
+            if now - request.admitted > SLOW_SECONDS and self._could_keep(request, now):
+                raise CancelledWhileSlow from None
             raise
         finally:
             self._open.discard(request)
@@ -174,7 +178,7 @@ class DynamicBatcher(Generic[R]):
 
     def _expire(self, request: _Request[R]) -> None:
         """Fail the request at its deadline. A computation cannot be stopped and may never end: do not wait."""
-        slow = self._is_slow() and self._could_keep(request)
+        slow = self._is_slow() and self._could_keep(request, request.deadline)
         self._queue.discard(request)
         doing = "was computed" if request.taken else "waited"
         _fail(request, DeadlineExceeded(f"the deadline passed while the request {doing}", slow=slow))
@@ -183,10 +187,10 @@ class DynamicBatcher(Generic[R]):
         """Whether what waits takes longer than it should, or a batch is computed for longer."""
         return max(self._wait(), self._threads.oldest_seconds) > SLOW_SECONDS
 
-    def _could_keep(self, request: Item) -> bool:
-        """Whether an idle machine would have computed the request by its deadline."""
+    def _could_keep(self, request: Item, moment: float) -> bool:
+        """Whether an idle machine would have computed the request by then."""
         own = request.rows / self._rows_per_second if self._rows_per_second else 0.0
-        return request.admitted + own <= request.deadline
+        return request.admitted + own <= moment
 
     async def _form_batches(self) -> None:
         while True:
@@ -228,7 +232,7 @@ class DynamicBatcher(Generic[R]):
         for item in batch.expired:
             assert isinstance(item, _Request)
             missed = DeadlineExceeded(
-                "the deadline passed while the request waited", slow=slow and self._could_keep(item)
+                "the deadline passed while the request waited", slow=slow and self._could_keep(item, item.deadline)
             )
             _fail(item, missed)
         return batch

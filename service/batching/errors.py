@@ -1,5 +1,7 @@
 """Why a request was not computed."""
 
+import asyncio
+
 
 class Unserved(Exception):
     """A sound request was not computed."""
@@ -26,6 +28,11 @@ class DeadlineExceeded(Unserved):
 
 class ClientDeadlineExceeded(DeadlineExceeded):
     """As `DeadlineExceeded`, with a deadline that the client chose, shorter than the operator's."""
+
+
+class CancelledWhileSlow(asyncio.CancelledError):
+    """The request was cancelled after it had waited longer than it should, which an idle service would have answered
+    meanwhile."""
 
 
 class Closed(Unserved):

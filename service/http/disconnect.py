@@ -12,8 +12,14 @@ from typing import Self
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Scope
 
+from probity.service.batching.errors import CancelledWhileSlow
+
 EXTENSION = "probity.disconnect"
 Callback = Callable[[], None]
+
+
+class ClientGaveUp(ClientDisconnect):
+    """The client has disconnected from a service that was slow."""
 
 
 async def _nothing_written() -> None:
@@ -63,9 +69,9 @@ async def response_taken(scope: Scope) -> None:
 class CancelOnDisconnect:
     """`async with CancelOnDisconnect(request):` cancels the block when the client disconnects.
 
-    Then it raises `ClientDisconnect`. The body must have been read. Like `asyncio.timeout`, it cancels the task that
-    runs the block: a separate task for the work would cost a request more than most of what is done for it. Only
-    without a `DisconnectEvent` does it start a task, which waits for `http.disconnect`.
+    Then it raises `ClientDisconnect`, or `ClientGaveUp`. The body must have been read. Like `asyncio.timeout`, it
+    cancels the task that runs the block: a separate task for the work would cost a request more than most of what is
+    done for it. Only without a `DisconnectEvent` does it start a task, which waits for `http.disconnect`.
     """
 
     def __init__(self, request: Request) -> None:
@@ -92,8 +98,11 @@ class CancelOnDisconnect:
             self._event.unsubscribe(self._cancel)
         if self._receiving is not None:
             self._receiving.cancel()
-        if self._disconnected and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
-            raise ClientDisconnect from None
+        if self._disconnected and self._task.uncancel() <= self._cancelling and kind is not None:
+            if issubclass(kind, CancelledWhileSlow):
+                raise ClientGaveUp from None
+            if kind is asyncio.CancelledError:
+                raise ClientDisconnect from None
 
     async def _receive(self) -> None:
         while (await self._request.receive())["type"] != "http.disconnect":

@@ -12,6 +12,7 @@ from probity.service.codec.arrays import InputError, InputTooLarge
 from probity.service.codec.decoders.pool import DecoderUnavailable
 from probity.service.codec.decoding import FieldError, NotJson
 from probity.service.codec.forms import FormError, FormFieldError
+from probity.service.http.disconnect import ClientGaveUp
 from probity.service.http.problems import ProblemError, make_problem
 from probity.service.inference.graph import NetworkError, NetworkFailed
 from probity.service.inference.predictor import NonFinitePrediction
@@ -120,8 +121,12 @@ def _failed(_: BatcherFailed) -> Answer:
     return make_problem(503, "batcher_failed", detail), {}
 
 
-def _gone(_: ClientDisconnect) -> Answer:
-    return Problem(title="Client Closed Request", status=CLIENT_GONE, detail="The client is gone.", code="gone"), {}
+def _gone(_: ClientDisconnect, code: str = "gone") -> Answer:
+    return Problem(title="Client Closed Request", status=CLIENT_GONE, detail="The client is gone.", code=code), {}
+
+
+def _gave_up(error: ClientGaveUp) -> Answer:
+    return _gone(error, "gone_slow")
 
 
 def _http(error: HTTPException) -> Answer:
@@ -148,6 +153,7 @@ TRANSLATIONS: Mapping[type[Exception], Callable[[Any], Answer]] = {
     DeadlineExceeded: _deadline,
     Closed: _closed,
     BatcherFailed: _failed,
+    ClientGaveUp: _gave_up,  # a kind of the next
     ClientDisconnect: _gone,
     HTTPException: _http,
 }

@@ -146,7 +146,7 @@ class ApiKeys:
         if ring is None or scope["path"] in self.public:
             await self.app(scope, receive, send)
             return
-        keys = _presented_keys(Headers(scope=scope))
+        keys = presented_keys(Headers(scope=scope))
         owner = next((owner for key in keys if (owner := ring.owner(key)) is not None), None)
         if owner is None:
             self.metrics.errors.labels("unauthorized").inc()
@@ -159,7 +159,7 @@ class ApiKeys:
         await self.app(scope, receive, send)
 
 
-def _presented_keys(headers: Headers) -> list[bytes]:
+def presented_keys(headers: Headers) -> list[bytes]:
     """The keys as the bytes that were sent: Starlette decodes every header value as latin-1. Where a proxy needs
     `Authorization` for itself, the key is in the other header."""
     scheme, _, token = headers.get("authorization", "").partition(" ")

@@ -236,7 +236,12 @@ class Repository:
             self._swap(record, outcome)
         record.reason = ""
         if outcome is not None or refused:  # a bad bundle was undone, or replaced
-            self._metrics.load_recovered(before)
+            self._note_recovered(before)
+
+    def _note_recovered(self, name: str) -> None:
+        """A folder of this model is refused no more, unless another one still is."""
+        if not any(record.reason and record.name == name for record in self.records.values()):
+            self._metrics.load_recovered(name)
 
     def _refuse(self, record: FolderRecord, error: BundleError, seconds: float) -> None:
         if record.refused(str(error), asyncio.get_running_loop().time(), seconds):
@@ -297,7 +302,7 @@ class Repository:
         if record.missed_scans < MAX_MISSED_SCANS or record.folder in self._folders:
             return
         del self.records[record.folder]
-        self._metrics.load_recovered(record.name)
+        self._note_recovered(record.name)
         if record.model is not None and self.store.remove(record.model):
             self._retire(record.model)
         log.info("%s: gone, %s", record.place, "forgotten" if record.model is None else "unloaded")

@@ -40,6 +40,7 @@ ERROR_REASONS = (
     "feedback_off",
     "field",
     "gone",
+    "gone_slow",
     "head_timeout",
     "head_too_large",
     "http",

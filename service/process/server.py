@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import contextvars
 import gc
 import logging
 import signal
@@ -28,6 +29,7 @@ from probity.service.process.listening import (
 )
 from probity.service.process.logs import log_config, toggle_debug
 from probity.service.process.metrics_files import reserve_room_for_metrics
+from probity.service.process.startup_signals import in_terminal
 from probity.service.runtime import Runtime
 from probity.service.settings import Settings
 
@@ -116,7 +118,7 @@ class Server(uvicorn.Server):
         from probity.service.rpc.server import RpcServer
 
         app: Any = self.config.app
-        self._rpc = RpcServer(app, runtime, runtime.settings, self.server_state.tasks)
+        self._rpc = RpcServer(app, runtime, runtime.settings, self.server_state.tasks, app.state.api_keys)
         try:
             await self._rpc.start()
         except OSError as error:
@@ -240,7 +242,8 @@ class Server(uvicorn.Server):
             self.handle_exit(sig, frame)
         elif self._event_loop is not None:
             # A signal handler runs between any two instructions: only this call is safe there.
-            self._event_loop.call_soon_threadsafe(asked[sig])
+            # In a context of its own: the one at hand is that of some request, which the log would name.
+            self._event_loop.call_soon_threadsafe(asked[sig], context=contextvars.Context())
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Readiness turns to 503 at once, for clients that keep their connection; then drain."""
@@ -290,11 +293,6 @@ def handled_signals(handle: Callable[[int, FrameType | None], Any]) -> Iterator[
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-
-
-def in_terminal() -> bool:
-    """Whether this process was started in a terminal, whose end SIGHUP tells."""
-    return sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
 
 
 async def _refreshed(runtime: Runtime) -> None:

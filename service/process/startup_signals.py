@@ -1,7 +1,8 @@
-"""SIGTERM while the process starts. This module imports next to nothing, as it runs before all slow imports."""
+"""Signals while the process starts. This module imports next to nothing, as it runs before all slow imports."""
 
 import os
 import signal
+import sys
 import threading
 from types import FrameType
 
@@ -19,10 +20,16 @@ class StartupSignals:
 
     The kernel ignores signals without a handler for process 1 of a container. A handler in Python alone runs late: only
     once the library returns that is loading a large network. So a thread waits for the signal, too.
+
+    Signals that ask a service that runs for something do nothing yet, and keep the kernel from ending the process.
     """
 
     def __init__(self) -> None:
         signal.signal(signal.SIGTERM, self._exit)
+        asking = (signal.SIGUSR1, signal.SIGUSR2) if in_terminal() else (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
+        for number in asking:
+            if signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, _ignore)  # SIG_IGN would seem to be nohup's, and be inherited
         self._reader, writer = os.pipe()
         os.set_blocking(writer, False)
         self._writer, self._previous = writer, signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
@@ -48,3 +55,12 @@ class StartupSignals:
 
     def _exit(self, _number: int, _frame: FrameType | None) -> None:
         os._exit(0)
+
+
+def in_terminal() -> bool:
+    """Whether this process was started in a terminal, whose end SIGHUP tells."""
+    return sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
+
+
+def _ignore(_number: int, _frame: FrameType | None) -> None:
+    """Do nothing."""

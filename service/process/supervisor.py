@@ -34,7 +34,8 @@ from prometheus_client import multiprocess as metrics_files
 
 from probity.service.models.passed_trials import FOLDER
 from probity.service.monitoring.metrics import SHARED_FOLDER
-from probity.service.process.server import DEBUG, handled_signals, in_terminal
+from probity.service.process.server import DEBUG, handled_signals
+from probity.service.process.startup_signals import in_terminal
 from probity.service.process.worker import STARTUP_FAILURE, Worker, run_worker
 from probity.service.settings import Settings
 

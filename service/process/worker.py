@@ -1,6 +1,7 @@
 """One worker process: what runs in it, and the handle that its parent keeps."""
 
 import contextlib
+import logging.config
 import multiprocessing
 import os
 import shutil
@@ -19,11 +20,13 @@ from probity.service.bundle import BundleError
 from probity.service.feedback.receipts import SecretFileError
 from probity.service.monitoring.audit_file import AuditFileError
 from probity.service.process.forced_exit import ForcedExit
+from probity.service.process.logs import log_config
 from probity.service.process.server import build_server
 from probity.service.security.api_keys import KeyFileError
 from probity.service.settings import Settings
 
 STARTUP_FAILURE = 3
+log = logging.getLogger("probity")
 
 
 @dataclass
@@ -73,6 +76,7 @@ def run_worker(settings: Settings, listener: socket.socket, pipe: Connection, me
     """Serve in this process. Where the parent was killed, remove `metrics_folder` in its place."""
     os.setpgid(0, 0)  # a terminal's Ctrl-C reaches the parent alone, which stops its workers
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    logging.config.dictConfig(log_config(settings))  # uvicorn does so later than the first lines come
     try:
         # The pipe is readable once the parent announces that all workers stop, and once the parent is gone.
         server = build_server(settings, lambda: _send_heartbeat(pipe), pipe.poll, ForcedExit())
@@ -82,7 +86,8 @@ def run_worker(settings: Settings, listener: socket.socket, pipe: Connection, me
         KeyFileError,
         SecretFileError,
     ) as error:  # it was valid when the parent checked
-        sys.exit(f"error: {error}")
+        log.error("%s", error)
+        sys.exit(1)
     server.run([listener])
     if metrics_folder is not None and not _parent().is_alive():
         shutil.rmtree(metrics_folder, ignore_errors=True)

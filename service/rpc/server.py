@@ -18,6 +18,7 @@ from probity.service.rpc.in_process import InProcess, Reply
 from probity.service.rpc.protocol import SERVICE, Protocol
 from probity.service.rpc.servicer import Servicer
 from probity.service.runtime import Runtime
+from probity.service.security.api_keys import KeyRing
 from probity.service.settings import Settings
 
 MOST_BYTES = 4 * 2**20  # of a message: what gRPC itself takes by default
@@ -32,15 +33,22 @@ access = logging.getLogger("uvicorn.access")
 class RpcServer:
     """`port`: where it listens, once it has started."""
 
-    def __init__(self, app: ASGIApp, runtime: Runtime, settings: Settings, running: set[asyncio.Task[None]]) -> None:
-        """running: the tasks that answer, which whoever stops the service waits for."""
+    def __init__(
+        self,
+        app: ASGIApp,
+        runtime: Runtime,
+        settings: Settings,
+        running: set[asyncio.Task[None]],
+        keys: KeyRing | None = None,
+    ) -> None:
+        """running: the tasks that answer, which whoever stops the service waits for. keys: those of `app`."""
         self._settings, self.port = settings, 0
         http = InProcess(app, running, _log if settings.access_log else _no_log)
         described = descriptor_pb2.FileDescriptorProto()
         health_pb2.DESCRIPTOR.CopyToProto(described)
         protocol = Protocol([described])
         most = min(settings.max_body_bytes, MOST_BYTES)
-        self._servicer = Servicer(http, runtime, protocol, most)
+        self._servicer = Servicer(http, runtime, protocol, most, keys)
         self._server = grpc.aio.server(
             maximum_concurrent_rpcs=MOST_CALLS,
             options=[

@@ -9,7 +9,9 @@ from typing import Any
 
 import grpc
 from google.protobuf.message import DecodeError
+from starlette.datastructures import Headers
 
+from probity.service.http.middleware import presented_keys
 from probity.service.oip.errors import RequestError
 from probity.service.oip.request import LENGTH_HEADER
 from probity.service.routes.decode import INLINE_BYTES
@@ -18,6 +20,7 @@ from probity.service.rpc.infer import to_http, to_message
 from probity.service.rpc.protocol import METHODS, SERVICE, Protocol
 from probity.service.rpc.wire import MalformedMessage, check_parts
 from probity.service.runtime import TIMEOUT_HEADER, Runtime
+from probity.service.security.api_keys import KeyRing
 
 Code = grpc.StatusCode
 CODES = {
@@ -34,6 +37,9 @@ CODES = {
     504: Code.DEADLINE_EXCEEDED,
 }
 PASSED_ON = ("authorization", "x-api-key", "x-request-id", "x-request-timeout", "traceparent", "tracestate")
+OF_KEYS = ("authorization", "x-api-key")
+PUBLIC = frozenset({"ServerLive", "ServerReady"})  # for load balancers, which have no key
+EMPTY = PUBLIC | {"ServerMetadata"}  # their messages have no fields
 PASSED_BACK = ("retry-after", "x-request-id")
 Context = Any  # grpc.aio.ServicerContext
 log = logging.getLogger("probity")
@@ -54,10 +60,12 @@ class Refused(Exception):
 class Servicer:
     """Answers through `http`; `runtime` has the threads for what is too large for the event loop."""
 
-    def __init__(self, http: InProcess, runtime: Runtime, protocol: Protocol, most_bytes: int) -> None:
+    def __init__(
+        self, http: InProcess, runtime: Runtime, protocol: Protocol, most_bytes: int, keys: KeyRing | None
+    ) -> None:
         """most_bytes: of a message. As many messages arrive at once as fit into the operator's limit on pending bytes;
-        the others stay with their clients."""
-        self._http, self._runtime, self._protocol = http, runtime, protocol
+        the others stay with their clients. keys: one of them is needed before a message is read; None: none is."""
+        self._http, self._runtime, self._protocol, self._keys = http, runtime, protocol, keys
         self._seconds = runtime.settings.client_timeout_seconds
         self._arriving = asyncio.Semaphore(max(1, runtime.settings.max_pending_bytes // most_bytes))
         self.stopping = False
@@ -83,6 +91,7 @@ class Servicer:
         try:
             if self.stopping:
                 raise Refused(Code.UNAVAILABLE, "The service is shutting down.")
+            await self._check_key(name, context)
             message = await method(await self._request(name, context), context)
             encoded: bytes = message.SerializeToString()
             return encoded
@@ -93,7 +102,17 @@ class Servicer:
             _end(context, Code.INTERNAL, "The service failed; the operator's log has the details.")
         return b""
 
+    async def _check_key(self, name: str, context: Context) -> None:
+        """The application asks for the key too; but a message takes room, which is for those who have one."""
+        if self._keys is None or name in PUBLIC or any(map(self._keys.owner, _presented(context))):
+            return
+        reply = await self._ask(context, "GET", "/v2")
+        if reply.status != 200:  # the file of the keys may have changed meanwhile
+            raise _refusal(reply)
+
     async def _request(self, name: str, context: Context) -> Any:
+        if name in EMPTY:
+            return None
         parse = functools.partial(self._parsed, name, await self._message(name, context))
         try:
             return parse() if len(parse.args[1]) <= INLINE_BYTES else await self._runtime.in_thread(parse)
@@ -181,6 +200,16 @@ class Servicer:
         if left is not None and left > 0:
             given.setdefault(TIMEOUT_HEADER.lower(), f"{left:.6f}")
         return await self._http.ask(method, path, {**given, **(headers or {})}, body, _address(context))
+
+
+def _presented(context: Context) -> list[bytes]:
+    """The keys that the call brings."""
+    raw = [
+        (name.encode(), value.encode(errors="surrogateescape"))
+        for name, value in context.invocation_metadata() or ()
+        if name in OF_KEYS and isinstance(value, str)
+    ]
+    return presented_keys(Headers(raw=raw))
 
 
 def _joined(request: Any) -> tuple[dict[str, str], bytes]:

@@ -84,6 +84,9 @@ def _entry(line: str, place: str, known: Container[str]) -> Entry | None:
 class KeyRing:
     """The keys in `file`, which is read again when it changes; raises `KeyFileError` where it is bad at first.
 
+    strict: whether a single wrong line is bad then, as where somebody starts the service and reads its words. A worker
+    that takes the place of another must start.
+
     A key is 256 random bits, so a plain SHA-256 is right: slow, salted hashes protect passwords, which can be guessed.
     Here they would only make every request expensive.
 
@@ -92,10 +95,12 @@ class KeyRing:
     seconds; the file is checked at most once a second.
     """
 
-    def __init__(self, file: Path, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, file: Path, now: Callable[[], float] = time.monotonic, *, strict: bool = True) -> None:
         self.file, self._now = file, now
         self._checked = now()
-        self._stamp, self._entries = _read(file)
+        mistakes: list[KeyFileError] = []
+        self._stamp, self._entries = _read(file, None if strict else mistakes)
+        _tell(mistakes)
 
     def owner(self, key: str | bytes) -> str | None:
         """The name of the key's owner, or None. The time taken does not depend on which entry matches."""
@@ -122,8 +127,12 @@ class KeyRing:
             log.error("API keys not read again, the earlier ones stay valid: %s", error)
         else:
             log.info("%s: read again, %d API keys", self.file, len(self._entries))
-            for mistake in mistakes:
-                log.error("an API key is left out: %s", mistake)
+            _tell(mistakes)
+
+
+def _tell(mistakes: list[KeyFileError]) -> None:
+    for mistake in mistakes:
+        log.error("an API key is left out: %s", mistake)
 
 
 def _digest(key: str | bytes) -> bytes:

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from probity.service.batching import Batch, DeadlineExceeded, Fallback, QueueFull
+from probity.service.batching.batcher import SLOW_SECONDS
+from probity.service.batching.errors import CancelledWhileSlow
 from tests.support.batching import Gate, ManualClock, Numbers, batcher, held, numbers, run, settle, until
 
 
@@ -45,6 +47,36 @@ def test_the_time_to_come_again_follows_the_speed() -> None:
         assert full.value.retry_after_seconds == pytest.approx(15.0)
         gate.open()
         await asyncio.gather(second, waiting)
+        await batches.close()
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "slow"),
+    [(SLOW_SECONDS, False), (SLOW_SECONDS + 0.01, True)],
+)
+def test_who_leaves_says_whether_the_service_was_slow(seconds: float, slow: bool) -> None:
+    async def test() -> None:
+        gate, clock = Gate(), ManualClock()
+        batches = batcher(gate, clock=clock)
+        first = await held(gate, batches)
+
+        async def ask() -> type[BaseException] | None:
+            try:
+                await batches.submit(numbers(1))
+            except asyncio.CancelledError as error:
+                return type(error)
+            return None
+
+        leaving = asyncio.create_task(ask())
+        await settle()
+        clock.advance(seconds)
+        leaving.cancel()
+        assert await leaving is (CancelledWhileSlow if slow else asyncio.CancelledError)
+        assert batches.queue_rows == 0
+        gate.open()
+        await first
         await batches.close()
 
     run(test)

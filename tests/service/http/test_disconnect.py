@@ -5,6 +5,7 @@ import contextlib
 import json
 import socket
 import threading
+import time
 from functools import partial
 
 import pytest
@@ -12,6 +13,7 @@ from fastapi import Request
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope, Send
 
+from probity.service.batching.batcher import SLOW_SECONDS
 from probity.service.bundle import read_bundle
 from probity.service.http.disconnect import CancelOnDisconnect, DisconnectEvent, disconnect_event
 from probity.service.settings import Settings
@@ -127,6 +129,31 @@ def test_its_rows_leave_the_queue(classification: Synthetic) -> None:
         wait_for(1, "probity_http_requests_total", **CLIENT_GONE)
         slow.proceed.set()
         assert first.recv(12) == b"HTTP/1.1 200"
+
+
+def test_who_has_waited_for_long_leaves_a_slow_service(classification: Synthetic) -> None:
+    slow = Slow(read_bundle(classification.path))
+    with (
+        serving(slow, Settings(), UVLOOP) as client,
+        client.portal.wrap_async_context_manager(listening(client.app, Settings())) as host,
+        host.connection() as first,
+    ):
+
+        def is_at_least(value: float, name: str, /, **labels: str) -> bool:
+            return metric(client.get("/metrics").text, name, **labels) >= value
+
+        first.sendall(WHOLE)
+        assert slow.entered.acquire(timeout=TIMEOUT)
+        with host.connection() as leaving:
+            leaving.sendall(WHOLE)
+            wait_until(partial(is_at_least, 1, "probity_queue_rows"))
+            arrived = time.monotonic()
+            wait_until(lambda: time.monotonic() > arrived + SLOW_SECONDS)
+        wait_until(partial(is_at_least, 1, "probity_http_requests_total", **CLIENT_GONE))
+        slow.proceed.set()
+        assert first.recv(12) == b"HTTP/1.1 200"
+        text = client.get("/metrics").text
+        assert metric(text, "probity_errors_total") == metric(text, "probity_errors_total", reason="gone_slow") == 1
 
 
 @pytest.mark.parametrize("how", [socket.SHUT_WR, socket.SHUT_RDWR])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from probity.service.bundle import CALIBRATION, MODEL, POSTERIOR, BundleError
+from probity.service.bundle import CALIBRATION, MANIFEST, MODEL, POSTERIOR, BundleError
 from probity.service.inference.predictor import Predictor
 from probity.service.models.folder_record import FolderRecord
 from tests.support.model_folders import World, bundle, run
@@ -74,6 +74,28 @@ def test_a_bad_bundle_is_tried_again_less_and_less_often_and_logged_once(
 
     run(test, tmp_path)
     assert len([record for record in caplog.records if "not loaded" in record.getMessage()]) == 1
+
+
+def test_a_model_is_stale_as_long_as_one_of_its_folders_is_refused(tmp_path: Path) -> None:
+    bundle(tmp_path / "a" / "2", "a", "2")
+
+    async def test(world: World) -> None:
+        await world.repository.refresh()
+        (tmp_path / "a" / "3").mkdir()
+        (tmp_path / "a" / "3" / MANIFEST).write_text("{}")
+        await world.repository.refresh()
+        assert world.metric("probity_model_stale", model="a") == 1
+        shutil.rmtree(tmp_path / "a" / "2")
+        for _ in range(2):
+            await world.repository.refresh()
+        assert not world.serving()
+        assert world.metric("probity_model_stale", model="a") == 1
+        shutil.rmtree(tmp_path / "a" / "3")
+        for _ in range(2):
+            await world.repository.refresh()
+        assert world.metric("probity_model_stale", model="a") == 0
+
+    run(test, tmp_path)
 
 
 def test_what_was_refused_for_a_reason_outside_the_folder_is_taken_later(tmp_path: Path) -> None:

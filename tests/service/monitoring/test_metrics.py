@@ -227,7 +227,7 @@ def test_every_reason_in_the_source_is_known() -> None:
     ]
     codes = {call.args[1].value for call in calls if isinstance(call.args[1], ast.Constant)}
     assert {"queue_full", "internal", "unauthorized"} < codes
-    assert codes | {"gone", "input", "input_too_large", "http", *HTTP_CODES.values()} <= {*ERROR_REASONS}
+    assert codes | {"gone", "gone_slow", "input", "input_too_large", "http", *HTTP_CODES.values()} <= {*ERROR_REASONS}
 
 
 def test_what_the_calibration_set_says_is_there(fresh: Client, classification: Synthetic) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -21,6 +22,7 @@ from typer.testing import CliRunner
 
 from probity.service.__main__ import serve
 from probity.service.app import create_app
+from probity.service.http.request_id import current_id, identify
 from probity.service.inference.predictor import Predictor
 from probity.service.process.server import Server, handled_signals
 from probity.service.schemas import PredictResponse
@@ -115,6 +117,39 @@ def test_without_a_terminal_sighup_looks_for_bundles(classification: Synthetic, 
         wait_until(lambda: sum("serving b version 1" in line for line in server.lines) == int(workers))
         assert server.request("GET", "/models/b")[0] == 200
         assert server.terminate() == 0
+
+
+def test_signals_that_ask_for_something_do_nothing_before_it_runs(classification: Synthetic) -> None:
+    with usual_signals(), starting(str(classification.path)) as server:
+        said = Path(f"/proc/{server.process.pid}/status")
+        wait_until(lambda: all(is_caught(said, number) for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)))
+        for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+            server.process.send_signal(number)
+        server.port = int(server.wait_for(RUNNING)[1])
+        assert server.request("GET", "/health/live")[0] == 200
+        assert server.terminate() == 0
+
+
+def is_caught(status: Path, number: signal.Signals) -> bool:
+    """Whether the process, whose file in /proc this is, has a handler for the signal."""
+    (caught,) = re.findall(r"^SigCgt:\s+(\w+)$", status.read_text(), re.MULTILINE)
+    return bool(int(caught, 16) >> (number - 1) & 1)
+
+
+def test_the_log_names_no_request_where_a_signal_came_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(uvicorn.Config(create_app([], Settings())))
+    said = list[str | None]()
+
+    async def test() -> None:
+        monkeypatch.setattr(server, "_event_loop", asyncio.get_running_loop())
+        identify({"headers": [(b"x-request-id", b"mine")]})
+        monkeypatch.setattr(server, "_reload", lambda: said.append(current_id()))
+        monkeypatch.setattr(server, "_of_terminal", False)
+        server.handle_signal(signal.SIGHUP, None)
+        await asyncio.sleep(0)
+
+    asyncio.run(test())
+    assert said == [None]
 
 
 def test_nohup_is_heeded() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from probity.service.schemas import PredictResponse
+from probity.service.security.api_keys import new_key
 from tests.support.bundles import Synthetic
 from tests.support.processes import wait_until
 from tests.support.requests import GOOD
@@ -104,6 +105,30 @@ def test_a_killed_worker_is_replaced_and_the_service_goes_on(classification: Syn
         wait_for_metric(server, IN_FLIGHT, 1)
         assert server.terminate() == 0
     assert tmp_path.is_dir()
+
+
+def test_a_killed_worker_is_replaced_whatever_line_of_the_keys_is_bad_by_then(
+    classification: Synthetic, tmp_path: Path
+) -> None:
+    key, entry = new_key("alice")
+    keys = tmp_path / "keys"
+    keys.write_text(f"{entry.line}\n")
+    with two_workers(classification.path, PROBITY_API_KEYS_FILE=str(keys), PROBITY_LOG_FORMAT="json") as server:
+        killed = pids(server)
+        keys.write_text(f"{entry.line}\n{entry.line}\nsomebody\n")
+        start = server.lines_so_far()
+        for pid in killed:
+            os.kill(pid, signal.SIGKILL)
+        for _ in killed:
+            server.wait_for("Application startup complete", start)
+        wait_until(lambda: sum("an API key is left out" in line for line in server.lines[start:]) == 4)
+        assert server.request("POST", "/predict", BODY, {"X-API-Key": key})[0] == 200
+        keys.unlink()
+        os.kill(pids(server)[-1], signal.SIGKILL)
+        server.wait_for('"level": "error", "message": ".*cannot be read', start)
+        assert server.request("POST", "/predict", BODY, {"X-API-Key": key})[0] == 200  # by the other one
+        assert server.terminate() == 0
+        assert [line for line in server.lines if not line.startswith("{")] == []
 
 
 @pytest.mark.slow

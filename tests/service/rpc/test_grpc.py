@@ -23,6 +23,7 @@ from probity.service.rpc.protocol import METHODS, SERVICE, Protocol
 from probity.service.security.api_keys import new_key
 from tests.support.bundles import Synthetic
 from tests.support.collector import collecting
+from tests.support.metrics import metric
 from tests.support.requests import image_file
 from tests.support.server import RUNNING, TIMEOUT, Server, run_to_end, running, starting
 
@@ -303,6 +304,32 @@ def test_keys(classification: Synthetic, tmp_path: Path) -> None:
             client.is_model_ready(MODEL)
         headers = {"authorization": f"Bearer {key}"}
         assert client.infer(MODEL, [tensor()], headers=headers).as_numpy("mean").shape == (3, 3)
+
+
+def test_silent_calls_without_a_key_keep_nobody_waiting(classification: Synthetic, tmp_path: Path) -> None:
+    key, entry = new_key("tester")
+    (tmp_path / "keys").write_text(entry.line)
+    settings = {"PROBITY_API_KEYS_FILE": str(tmp_path / "keys"), "PROBITY_CLIENT_TIMEOUT_SECONDS": str(TIMEOUT)}
+    never = threading.Event()
+
+    def silence() -> Iterator[bytes]:
+        never.wait(TIMEOUT)
+        yield b""
+
+    with serving(classification.path, **settings) as (server, own), grpc.insecure_channel(own) as channel:
+        calls = [
+            channel.stream_unary(f"/{SERVICE}/{method}").future(silence(), timeout=TIMEOUT)
+            for method in ("ModelInfer", "ServerLive")
+            for _ in range(100)
+        ]
+        for call, code in zip(calls, [CODES.UNAUTHENTICATED] * 100 + [CODES.OK] * 100, strict=True):
+            assert call.code() is code
+        never.set()
+        with triton.InferenceServerClient(own) as client:
+            headers = {"authorization": f"Bearer {key}"}
+            assert client.infer(MODEL, [tensor()], headers=headers).as_numpy("mean").shape == (3, 3)
+        text = server.request("GET", "/metrics", None, {"X-API-Key": key})[2].decode()
+        assert metric(text, "probity_errors_total", reason="unauthorized") == 100
 
 
 def test_the_end_loses_nothing(classification: Synthetic) -> None:

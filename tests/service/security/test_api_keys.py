@@ -101,6 +101,19 @@ def test_a_malformed_line_is_named_and_not_shown(file: Path, line: str) -> None:
     assert line not in str(caught.value)
 
 
+def test_a_worker_that_starts_later_leaves_a_malformed_line_out(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (key,) = write(file, "name")
+    file.write_text(file.read_text() + f"name sha256:{DIGEST}\nprobity_a-key-pasted-by-mistake\n")
+    with caplog.at_level(logging.ERROR, "probity"):
+        ring = KeyRing(file, strict=False)
+    assert ring.owner(key) == "name"
+    assert [message.partition(": found")[0][-6:] for message in caplog.messages] == ["line 4", "line 5"]
+    assert "pasted" not in caplog.text
+    file.write_text("")
+    with pytest.raises(KeyFileError, match="found no key"):
+        KeyRing(file, strict=False)
+
+
 def test_other_bad_files_are_refused_at_the_start(file: Path, tmp_path: Path) -> None:
     with pytest.raises(KeyFileError, match=r"cannot be read \(No such file or directory\).*PROBITY_API_KEYS_FILE"):
         KeyRing(file)
