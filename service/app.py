@@ -182,7 +182,7 @@ async def _running(
         None if audit is None else audit.event,
     )
     repository.adopt(loaded)
-    elsewhere = Elsewhere(settings)
+    elsewhere = Elsewhere(settings, repository.note_elsewhere)
     watching = asyncio.create_task(_watch(repository, elsewhere, settings))
     choice = settings.shadow_choice
     shadow = (

@@ -10,10 +10,13 @@ import numpy as np
 from probity.scoring.inputs import Array, Batch
 from probity.scoring.out_of_range import OutOfRange
 from probity.scoring.rows import Row, columns, flat, kept_name, scored
-from probity.service.bundle import Manifest
+from probity.service.bundle import Manifest, read_bundle
 from probity.service.inference.frames import is_frame
 from probity.service.inference.policy import Policy
 from probity.service.inference.predictor import Predictor
+from probity.service.inference.texts import texts_of
+from probity.service.remote.cache import pretrained
+from probity.transfer import trusted_by_environment
 
 NUMBER = "row"  # of an input, which no part of a large data set knows
 
@@ -41,15 +44,21 @@ class BatchScorer:
         """bundle: a folder, a URI, or OWNER/NAME on the Hugging Face Hub. inputs: the column of the examples, or of the
         texts; a bundle with feature names, or with several inputs, finds these as columns where there is none of that
         name. keep: the columns to return as they are. batch_size: how many examples are predicted at once. threads: of
-        the processor; engines start a process for each. policy: as for `Predictor.load`.
+        the processor; engines start a process for each. policy: as for `Predictor.load`. Raises `ValueError` for a
+        batch size below one.
         """
+        if batch_size < 1:
+            raise ValueError(f"batch_size: found {batch_size}, expected at least 1")
         self.bundle, self.inputs, self.keep = str(bundle), inputs, tuple(keep)
         self.batch_size, self.threads, self.policy = batch_size, threads, policy
 
     @cached_property
     def predictor(self) -> Predictor:
-        """Opened when it is first asked for; raises `BundleError`."""
-        return Predictor.from_pretrained(self.bundle, threads=self.threads, policy=self.policy)
+        """Opened when it is first asked for. It must be signed where `PROBITY_TRUSTED_KEYS` says by whom; raises
+        `BundleError`."""
+        verify = trusted_by_environment()
+        bundle = read_bundle(pretrained(self.bundle, verify=verify), verify)
+        return Predictor(bundle, threads=self.threads, policy=self.policy)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "predictor"}
@@ -66,6 +75,8 @@ class BatchScorer:
             raise ValueError(f"keep: found the columns {_listed(names)}, expected {_listed(missing)} among them")
         examples = self._examples(batch, names, manifest)
         kept = {kept_name(name, manifest): np.asarray(batch[name]) for name in self.keep}
+        if len(kept) < len(self.keep):
+            raise ValueError(f"keep: found {_listed(self.keep)}, of which two would have one name, expected different")
         return kept | predicted_columns(self.predictor, examples, self.batch_size)
 
     def _examples(self, batch: Any, names: list[str], manifest: Manifest) -> Any:
@@ -111,7 +122,7 @@ def _rows(predictor: Predictor, inputs: Any, batch_size: int) -> list[Row]:
 
 def _stacked(column: Array) -> Array:
     """Examples that stand one by one in a column, as data frames have them, in one array. Texts stay."""
-    if column.dtype != object or not len(column) or isinstance(column[0], str):
+    if column.dtype != object or not len(column) or texts_of(column) is not None:
         return column
     return np.stack([np.asarray(example) for example in column])
 

@@ -2,11 +2,14 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
+from pathlib import Path
 
 from probity.service.bundle import BundleError
 from probity.service.format.text import printable
 from probity.service.models.loading import verifier
 from probity.service.remote.cache import fetched
+from probity.service.remote.errors import UnreachableError
 from probity.service.remote.pull import pull
 from probity.service.settings import Settings
 
@@ -23,10 +26,13 @@ def fetch_bundles(settings: Settings) -> None:
 
 class Elsewhere:
     """Brings what has changed since to the folders from which it is served. A place that does not answer delays no
-    other, and what fails is logged, once until it changes."""
+    other, and what fails is logged, once until it changes.
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings, self._trouble = settings, dict[str, str]()
+    `note` is called after each look with the folder, and why what is there now is refused; empty where it is not.
+    """
+
+    def __init__(self, settings: Settings, note: Callable[[Path, str], None]) -> None:
+        self._settings, self._note, self._trouble = settings, note, dict[str, str]()
         self._busy = {uri: asyncio.Lock() for uri in settings.uris}
 
     async def watch(self, seconds: float) -> None:
@@ -41,18 +47,21 @@ class Elsewhere:
 
     async def _fetch(self, uri: str) -> None:
         async with self._busy[uri]:
-            trouble = await asyncio.to_thread(self._pull, uri)
+            trouble, is_refused = await asyncio.to_thread(self._pull, uri)
+        self._note(self._settings.folder_of(uri), trouble if is_refused else "")
         if trouble and trouble != self._trouble.get(uri):
             log.error("%s; what is served stays", trouble)
         self._trouble[uri] = trouble
 
-    def _pull(self, uri: str) -> str:
-        """Why it could not be had; empty where it could."""
+    def _pull(self, uri: str) -> tuple[str, bool]:
+        """Why it could not be had, empty where it could; and whether it is there and refused."""
         try:
             pull(uri, self._settings.folder_of(uri), verifier(self._settings), hashed=False)
+        except UnreachableError as error:
+            return str(error), False
         except BundleError as error:
-            return str(error)
+            return str(error), True
         except Exception as error:
             log.exception("%s: could not be fetched", printable(uri))
-            return f"{uri}: {type(error).__name__}"
-        return ""
+            return f"{uri}: {type(error).__name__}", True
+        return "", False

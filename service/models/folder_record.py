@@ -19,7 +19,8 @@ class FolderRecord:
     """One bundle folder: the model loaded from it, and the reason where its present content does not serve.
 
     `missed_scans`: scans in a row that did not see the folder; `of_the_start`: it was there when the service started;
-    `backoff`: scans to wait after the next refusal. `busy` is held while the folder is tried and loaded.
+    `refused_elsewhere`: why what is at its URI now did not come; `backoff`: scans to wait after the next refusal.
+    `busy` is held while the folder is tried and loaded.
     """
 
     folder: Path
@@ -27,6 +28,7 @@ class FolderRecord:
     stamp: Stamp | None = None
     model: ServedModel | None = None
     reason: str = ""
+    refused_elsewhere: str = ""
     missed_scans: int = 0
     of_the_start: bool = False
     backoff: int = 1

@@ -189,6 +189,19 @@ class Repository:
             task.cancel()
         await asyncio.gather(*self._loading, return_exceptions=True)
 
+    def note_elsewhere(self, folder: Path, refused: str) -> None:
+        """What is at the URI of this folder now is refused for this reason; empty: it is not."""
+        record = self.records.get(folder)
+        if record is None:
+            return
+        before, record.refused_elsewhere = record.refused_elsewhere, refused
+        if refused:
+            if refused != before:
+                self._tell("refused", place=record.place, problem=refused)
+            self._metrics.load_failed(record.name)
+        elif before:
+            self._note_recovered(record.name)
+
     async def close(self) -> None:
         """Retire every model, after its admitted requests are computed."""
         for model in self.store:
@@ -240,7 +253,8 @@ class Repository:
 
     def _note_recovered(self, name: str) -> None:
         """A folder of this model is refused no more, unless another one still is."""
-        if not any(record.reason and record.name == name for record in self.records.values()):
+        others = (record for record in self.records.values() if record.name == name)
+        if not any(record.reason or record.refused_elsewhere for record in others):
             self._metrics.load_recovered(name)
 
     def _refuse(self, record: FolderRecord, error: BundleError, seconds: float) -> None:

@@ -53,10 +53,13 @@ def fetched(uri: str, cache: Path | None = None, verify: Verify | None = None, p
     return folder
 
 
-def pretrained(name: Path | str, revision: str | None = None, cache: Path | None = None) -> Path:
+def pretrained(
+    name: Path | str, revision: str | None = None, cache: Path | None = None, verify: Verify | None = None
+) -> Path:
     """The folder of a bundle that is named by a folder, by a URI, or as OWNER/NAME on the Hugging Face Hub.
 
-    revision: a branch, a tag or a commit there. Raises `BundleError`, and `ValueError` for a revision of anything else.
+    revision: a branch, a tag or a commit there. verify: what is fetched must pass. Raises `BundleError`, and
+    `ValueError` for a revision of anything else.
     """
     text, of_hub = str(name), False
     if not is_uri(text) and not Path(text).exists() and re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", text):
@@ -68,7 +71,7 @@ def pretrained(name: Path | str, revision: str | None = None, cache: Path | None
     if not is_uri(text):
         return Path(text)
     try:
-        return fetched(text, cache)
+        return fetched(text, cache, verify)
     except BundleError as error:
         if not of_hub:
             raise

@@ -5,6 +5,7 @@ Who may read is said by the variables of each cloud's own tools (`AWS_ACCESS_KEY
 """
 
 import contextlib
+import os
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +28,11 @@ CREDENTIALS = {
 # A service that starts waits for this before it serves the copy of before.
 RETRIES, RETRY_SECONDS, CONNECT_SECONDS, READ_SECONDS = 3, 20, 5, 30
 FILE_HOURS = 6
+ENDPOINTS = {
+    "s3": ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT"),
+    "gs": (),
+    "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+}
 PASSING = re.compile(r" in [\d.]+(?:ns|µs|ms|s)\b|(?<=://)[^/@\s]+@")  # what differs each time, and a password
 
 
@@ -44,6 +50,8 @@ class ObjectStore:
             "timeout": timedelta(hours=FILE_HOURS),
         }
         retry = {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=RETRY_SECONDS)}
+        for name in ENDPOINTS[scheme]:
+            _check_endpoint(name, self.uri)
         with self._explained():
             self._store = store(bucket, prefix=prefix, client_options=client, retry_config=retry)
 
@@ -107,6 +115,15 @@ class ObjectStore:
         except errors.BaseError as error:
             remedy = f"check the network, and {CREDENTIALS[self._scheme]}"
             raise UnreachableError(self.uri, f"did not answer: {_first_line(error)}", remedy) from None
+
+
+def _check_endpoint(name: str, uri: str) -> None:
+    """obstore panics at what is no URL. An empty variable, as of a template that has nothing to fill in, is none."""
+    if not os.environ.get(name, "unset"):
+        del os.environ[name]
+    value = os.environ.get(name)
+    if value is not None and not re.match(r"https?://[^/]", value):
+        raise BundleError(uri, f"found {name}={value!r:.100}, expected a URL", f"say https://{value} or http://{value}")
 
 
 def in_thread(work: Callable[[], T]) -> T:

@@ -36,8 +36,8 @@ CODES = {
     503: Code.UNAVAILABLE,
     504: Code.DEADLINE_EXCEEDED,
 }
-PASSED_ON = ("authorization", "x-api-key", "x-request-id", "x-request-timeout", "traceparent", "tracestate")
 OF_KEYS = ("authorization", "x-api-key")
+PASSED_ON = (*OF_KEYS, "x-request-id", "x-request-timeout", "x-route-key", "traceparent", "tracestate")
 PUBLIC = frozenset({"ServerLive", "ServerReady"})  # for load balancers, which have no key
 EMPTY = PUBLIC | {"ServerMetadata"}  # their messages have no fields
 PASSED_BACK = ("retry-after", "x-request-id")

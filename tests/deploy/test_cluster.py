@@ -3,6 +3,9 @@
 import copy
 import json
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +17,15 @@ from probity.service.settings import PREFIX, Settings
 from tests.support.deployment import ALERTS, ROOT, RULE_FILES, SETTINGS
 from tests.support.promql import series_names
 
-FOLDER = ROOT / "deploy/kubernetes"
+FOLDER, OVERLAYS = ROOT / "deploy/kubernetes", ROOT / "deploy/overlays"
 
 
 def documents(path: Path) -> list[dict[str, Any]]:
     return list(yaml.safe_load_all(path.read_text()))
 
 
-DEPLOYMENT = next(one for one in documents(FOLDER / "probity.yaml") if one["kind"] == "Deployment")
+MANIFEST = {one["kind"]: one for one in documents(FOLDER / "probity.yaml")}
+DEPLOYMENT = MANIFEST["Deployment"]
 
 
 def test_what_is_generated_is_up_to_date() -> None:
@@ -66,17 +70,49 @@ def patched(document: dict[str, Any], operations: list[dict[str, Any]]) -> dict[
     return found
 
 
-@pytest.mark.parametrize("folder", [FOLDER, *(path.parent for path in FOLDER.glob("overlays/*/kustomization.yaml"))])
-def test_kustomizations_name_files_that_are_there(folder: Path) -> None:
+@pytest.mark.parametrize("folder", [FOLDER, *sorted(path.parent for path in OVERLAYS.glob("*/kustomization.yaml"))])
+def test_kustomizations_make_valid_objects(folder: Path, tmp_path: Path) -> None:
+    if shutil.which("kubectl") is None:
+        pytest.skip("kubectl is not installed")
+    made = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stderr
+    (tmp_path / "made.yaml").write_text(made.stdout)
+    validate = [sys.executable, "-m", "kubernetes_validate", "--quiet", "--strict", str(tmp_path / "made.yaml")]
+    checked = subprocess.run(validate, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+@pytest.mark.parametrize("folder", [FOLDER, *sorted(path.parent for path in OVERLAYS.glob("*/kustomization.yaml"))])
+def test_kustomizations_name_what_is_there_and_no_folder_above_them(folder: Path) -> None:
+    """kubectl refuses a folder above as a cycle."""
     (found,) = documents(folder / "kustomization.yaml")
     for name in found["resources"]:
-        assert (folder / name).is_file() or (folder / name / "kustomization.yaml").is_file()
+        place = (folder / name).resolve()
+        assert place.is_file() or (place / "kustomization.yaml").is_file()
+        assert place not in folder.parents
+
+
+def patches(name: str) -> dict[str, list[dict[str, Any]]]:
+    """The operations of an overlay on each kind of object."""
+    (overlay,) = documents(OVERLAYS / name / "kustomization.yaml")
+    return {patch["target"]["kind"]: yaml.safe_load(patch["patch"]) for patch in overlay["patches"]}
+
+
+def test_grpc_is_one_port_of_the_proxy_and_of_all_in_front_of_it() -> None:
+    found = {kind: patched(MANIFEST[kind], operations) for kind, operations in patches("grpc").items()}
+    service, proxy = found["Deployment"]["spec"]["template"]["spec"]["containers"]
+    variables = {one["name"]: one["value"] for one in service["env"]}
+    configuration = (ROOT / "deploy/nginx/nginx.conf").read_text()
+    assert f"server probity:{variables['PROBITY_GRPC_PORT']} " in configuration
+    (port,) = [one for one in proxy["ports"] if one["name"] == "grpc"]
+    assert f"listen {port['containerPort']} http2" in configuration
+    (outside,) = [one for one in found["Service"]["spec"]["ports"] if one["name"] == "grpc"]
+    assert outside["targetPort"] == port["name"]
+    assert {"port": port["name"]} in found["NetworkPolicy"]["spec"]["ingress"][0]["ports"]
 
 
 def test_the_overlay_gives_the_service_its_keys() -> None:
-    (overlay,) = documents(FOLDER / "overlays/keys/kustomization.yaml")
-    (patch,) = overlay["patches"]
-    spec = patched(DEPLOYMENT, yaml.safe_load(patch["patch"]))["spec"]["template"]["spec"]
+    spec = patched(DEPLOYMENT, patches("keys")["Deployment"])["spec"]["template"]["spec"]
     service = spec["containers"][0]
     variables = {one["name"]: one["value"] for one in service["env"]}
     assert variables.keys() <= SETTINGS
@@ -86,7 +122,7 @@ def test_the_overlay_gives_the_service_its_keys() -> None:
     (volume,) = [one for one in spec["volumes"] if one["name"] == mount["name"]]
     assert (
         f"create secret generic {volume['secret']['secretName']} --from-file={settings.api_keys_file.name}"
-        in (FOLDER / "overlays/keys/kustomization.yaml").read_text()
+        in (OVERLAYS / "keys/kustomization.yaml").read_text()
     )
 
 

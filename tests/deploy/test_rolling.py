@@ -38,14 +38,14 @@ CALL: bytes = PROTOCOL["ModelInferRequest"](
 class Instance:
     """A service with ports of its own, which it has again after a restart."""
 
-    bundle: Path
+    arguments: list[str]
     port: int
     rpc_port: int
     running: Server | None = None
 
     def start(self) -> None:
         """Until it is ready."""
-        command = [sys.executable, "-m", "probity.service", str(self.bundle), "--port", f"{self.port}"]
+        command = [sys.executable, "-m", "probity.service", *self.arguments, "--port", f"{self.port}"]
         process = subprocess.Popen(
             [*command, "--grpc-port", f"{self.rpc_port}"],
             cwd=ROOT,
@@ -56,6 +56,13 @@ class Instance:
         )
         self.running = Server(process)
         self.running.wait_for("gRPC running on")
+        self.running.port = self.port
+        wait_until(self.is_ready)
+
+    def is_ready(self) -> bool:
+        """Whether it has its models."""
+        assert self.running is not None
+        return self.running.request("GET", "/health/ready")[0] == 200
 
     def end(self) -> None:
         """SIGTERM, and the end in order."""
@@ -71,9 +78,14 @@ class Instance:
 
 
 @pytest.fixture
-def instances(tmp_path: Path) -> Iterator[list[Instance]]:
-    bundle = write_linear(tmp_path / "bundle", outputs=3, spec=FEATURE_SPEC).path
-    found = [Instance(bundle, free_port(), free_port()) for _ in range(2)]
+def arguments(tmp_path: Path) -> list[str]:
+    """What the instances serve."""
+    return [str(write_linear(tmp_path / "models" / "bundle", outputs=3, spec=FEATURE_SPEC).path)]
+
+
+@pytest.fixture
+def instances(arguments: list[str]) -> Iterator[list[Instance]]:
+    found = [Instance(arguments, free_port(), free_port()) for _ in range(2)]
     try:
         for one in found:
             one.start()
@@ -152,7 +164,12 @@ def ports() -> tuple[int, int]:
     return free_port(), free_port()
 
 
-def test_http_needs_nothing_but_the_restart(instances: list[Instance], ports: tuple[int, int], tmp_path: Path) -> None:
+@pytest.mark.parametrize("folder", [False, True])
+def test_http_needs_nothing_but_the_restart(
+    folder: bool, arguments: list[str], instances: list[Instance], ports: tuple[int, int], tmp_path: Path
+) -> None:
+    if folder:  # they answer before they have models
+        arguments[:] = ["--models", str(tmp_path / "models")]
     with proxying_as(tmp_path, ports, upstreams(instances)), Clients(partial(ask_by_http, ports[0])) as clients:
         for one in instances:
             clients.wait_for_more()

@@ -14,10 +14,11 @@ from pyarrow import parquet
 
 from probity import BatchScorer, Policy
 from probity.scoring.job import score_file
-from probity.service.bundle import InputPart, InputSpec
+from probity.service.bundle import BundleError, InputPart, InputSpec
 from probity.service.inference.predictor import NonFinitePrediction, Predictor
 from tests.support.bundles import TEXT_SPEC, tokenizer_json, write_linear
 from tests.support.places import running
+from tests.support.signing import KEY, pem
 
 INPUTS = np.random.default_rng(5).normal(size=(30, 4)).astype(np.float32)
 
@@ -62,6 +63,32 @@ def test_a_feature_may_have_the_name_of_the_column_of_the_examples(tmp_path: Pat
     del batch["age"]
     with pytest.raises(ValueError, match=r"found shape \(30,\)"):
         BatchScorer(path)(batch)
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, lambda columns: {"inputs": np.array(columns["inputs"], object)}])
+def test_a_missing_text_is_no_text(make: Any, tmp_path: Path) -> None:
+    path = write_linear(tmp_path / "bundle", outputs=3, spec=TEXT_SPEC, tokenizer=tokenizer_json()).path
+    for texts in ([None, "a"], ["a", None], [float("nan"), "a"]):
+        with pytest.raises(ValueError, match="expected a text"):
+            BatchScorer(path)(make({"inputs": texts}))
+
+
+def test_a_bundle_must_be_signed_where_the_environment_says_by_whom(
+    table: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = tmp_path / "keys.pub"
+    keys.write_text(pem(KEY))
+    monkeypatch.setenv("PROBITY_TRUSTED_KEYS", str(keys))
+    with pytest.raises(BundleError, match="signature"):
+        BatchScorer(table.path)({"inputs": INPUTS})
+
+
+def test_arguments_that_are_refused(table: Predictor) -> None:
+    with pytest.raises(ValueError, match="batch_size: found -1, expected at least 1"):
+        BatchScorer(table.path, batch_size=-1)
+    both = BatchScorer(table.path, keep=["label", "input_label"])
+    with pytest.raises(ValueError, match="keep: found 'label', 'input_label', of which two would have one name"):
+        both({"inputs": INPUTS, "label": np.zeros(30), "input_label": np.zeros(30)})
 
 
 def test_examples_may_stand_one_by_one(table: Predictor, tmp_path: Path) -> None:

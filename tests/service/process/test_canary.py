@@ -4,11 +4,13 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 
+import grpc
 import pytest
 
 from probity.service.models.versions_file import Pinned, write_versions
+from probity.service.rpc.protocol import SERVICE, Protocol
 from tests.support.model_folders import bundle
-from tests.support.server import RUNNING, Server, starting
+from tests.support.server import RUNNING, TIMEOUT, Server, starting
 
 COUNT = 400
 EXAMPLE = [1.0, 2.0, 3.0, 4.0]
@@ -22,7 +24,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     for version in ("9", "10"):
         bundle(folder / "a" / version, "a", version)
     write_versions(folder, {"a": Pinned("9", {"10": 0.25})})
-    with starting("--models", str(folder)) as server:
+    with starting("--models", str(folder), PROBITY_GRPC_PORT="0") as server:
         server.port = int(server.wait_for(RUNNING)[1])
         server.wait_until_loaded()
         yield server
@@ -53,6 +55,20 @@ def test_the_same_key_gets_the_same_version_on_every_path(server: Server) -> Non
         assert len(found) == 1
         versions[number] = found.pop()
     assert set(versions.values()) == {"9", "10"}
+
+
+def test_the_key_of_a_call_over_grpc_is_the_same(server: Server) -> None:
+    port, protocol = server.wait_for(r"gRPC running on 127.0.0.1:([0-9]+)")[1], Protocol()
+    request = protocol["ModelInferRequest"](
+        model_name="a",
+        inputs=[{"name": "inputs", "datatype": "FP32", "shape": [1, 4], "contents": {"fp32_contents": EXAMPLE}}],
+    )
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        ask = channel.unary_unary(f"/{SERVICE}/ModelInfer", None, protocol["ModelInferResponse"].FromString)
+        for number in range(20):
+            metadata = [(KEY.lower(), f"user-{number}")]
+            found = ask(request.SerializeToString(), timeout=TIMEOUT, metadata=metadata).model_version
+            assert found == answered(server, "/predict", **{KEY: f"user-{number}"})
 
 
 def test_a_client_that_names_a_version_gets_it(server: Server) -> None:

@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from probity.service.bundle import MODEL
 from probity.service.remote.push import push
 from probity.tag import tag_bundle
 from tests.support.bundles import FEATURE_SPEC, Synthetic, write_linear
+from tests.support.metrics import metric
 from tests.support.places import World
 from tests.support.places import running as place_of
+from tests.support.processes import wait_until
 from tests.support.server import RUNNING, Server, run_to_end, starting
 from tests.support.signing import KEY, pem
 
@@ -30,6 +33,35 @@ def outputs(server: Server) -> int:
     status, _, answer = server.request("POST", "/predict", body, {"Content-Type": "application/json"})
     assert status == 200, answer
     return len(json.loads(answer)["predictions"][0]["probabilities"])
+
+
+def test_what_is_refused_later_is_told_as_of_a_folder(hub: World, classification: Synthetic, tmp_path: Path) -> None:
+    push(classification.path, hub.uri)
+    audit = tmp_path / "audit.jsonl"
+    options = {"PROBITY_CACHE_DIR": str(tmp_path / "cache"), "PROBITY_AUDIT_FILE": str(audit)}
+    with starting(hub.uri, **options) as server:
+        server.port = int(server.wait_for(RUNNING)[1])
+
+        def stale() -> float:
+            return metric(server.request("GET", "/metrics")[2].decode(), "probity_model_stale")
+
+        assert stale() == 0
+        other = write_linear(tmp_path / "other", outputs=2, spec=FEATURE_SPEC, seed=5).path
+        sound = (other / MODEL).read_bytes()
+        push(other, hub.uri)
+        hub.put(MODEL, b"cut off")
+        os.kill(server.process.pid, signal.SIGHUP)
+        server.wait_for("what is served stays")
+        wait_until(lambda: stale() == 1)
+        assert outputs(server) == 3
+        hub.put(MODEL, sound)
+        os.kill(server.process.pid, signal.SIGHUP)
+        wait_until(lambda: stale() == 0)
+        wait_until(lambda: outputs(server) == 2)
+        assert server.terminate() == 0
+    refused = [line for line in map(json.loads, audit.read_text().splitlines()) if line.get("event") == "refused"]
+    assert len(refused) == 1
+    assert MODEL in refused[0]["problem"]
 
 
 def test_it_is_fetched_kept_and_looked_for_again(hub: World, classification: Synthetic, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from tests.support.bundles import FEATURE_SPEC, Synthetic, write_linear
 from tests.support.fake_hub import fake_hub
 from tests.support.http_servers import Answering, answering
 from tests.support.places import NO_REGISTRY
+from tests.support.places import running as place_of
 from tests.support.server import ROOT, environment
 
 needs_registry = pytest.mark.skipif(registries.PROGRAM is None, reason=NO_REGISTRY)
@@ -53,6 +54,23 @@ def test_a_place_that_says_nothing_is_given_up(kind: str, tmp_path: Path, monkey
         uri = {"s3": "s3://models/a", "hf": "hf://acme/a", "oci": f"oci://127.0.0.1:{port}/a:1"}[kind]
         with pytest.raises(UnreachableError, match="did not answer"):
             pull(uri, tmp_path / "here")
+
+
+@pytest.mark.parametrize("value", ["minio:9000", "http://", "ftp://minio"])
+def test_an_endpoint_that_is_no_url_is_named(value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", value)
+    with pytest.raises(BundleError, match=f"found AWS_ENDPOINT_URL='{value}', expected a URL"):
+        pull("s3://models/a", tmp_path / "here")
+
+
+def test_an_empty_endpoint_is_none(classification: Synthetic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with place_of("s3", tmp_path) as store:
+        for name, value in store.environment.items():
+            monkeypatch.setenv(name, value)
+        push(classification.path, store.uri)
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "")
+        pull(store.uri, tmp_path / "here")
+    assert read_bundle(tmp_path / "here").digest == read_bundle(classification.path).digest
 
 
 def test_ctrl_c_ends_a_fetch_from_a_bucket(tmp_path: Path) -> None:
