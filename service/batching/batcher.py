@@ -76,9 +76,9 @@ class DynamicBatcher(Generic[R]):
     """Batches for one model: `compute` takes (B, ...) to a result of B rows.
 
     Make and use it in a running event loop. `share`: how many of the threads one batch uses; `long`: whether it does so
-    for long. `quick_rows`: where no more wait, they are computed on the event loop itself: for so few, to wait for a
-    thread and for Python's lock takes longer than to compute. `clock` None: the event loop's. `observe` is called with
-    every batch.
+    for long. `short_rows`: where other models use the threads too, a batch has at most so many. `quick_rows`: where no
+    more wait, they are computed on the event loop itself: for so few, to wait for a thread and for Python's lock takes
+    longer than to compute. `clock` None: the event loop's. `observe` is called with every batch.
     """
 
     def __init__(
@@ -89,6 +89,7 @@ class DynamicBatcher(Generic[R]):
         *,
         share: int = 1,
         long: bool = False,
+        short_rows: int | None = None,
         quick_rows: int = 0,
         fallback: Fallback[R] | None = None,
         clock: Clock | None = None,
@@ -96,7 +97,8 @@ class DynamicBatcher(Generic[R]):
     ) -> None:
         loop = asyncio.get_running_loop()
         self._compute, self._fallback, self._observe = compute, fallback, observe
-        self._threads, self._share, self._long, self._quick_rows = threads, share, long, quick_rows
+        self._threads, self._share, self._long = threads, share, long
+        self._short_rows, self._quick_rows = short_rows, quick_rows
         self._clock: Clock = clock or loop
         self._queue = RowQueue(limits, fallback.after_seconds if fallback else math.inf)
         self._changed = asyncio.Event()
@@ -228,7 +230,8 @@ class DynamicBatcher(Generic[R]):
 
     def _take(self, now: float, *, alone: bool = False) -> NextBatch:
         """The next batch; requests whose deadlines have passed fail."""
-        slow, batch = self._is_slow(), self._queue.take(now, alone=alone)
+        most = self._short_rows if self._threads.shared else None
+        slow, batch = self._is_slow(), self._queue.take(now, alone=alone, most=most)
         for item in batch.expired:
             assert isinstance(item, _Request)
             missed = DeadlineExceeded(

@@ -60,6 +60,11 @@ class ComputeThreads:
         self._grant()
 
     @property
+    def shared(self) -> bool:
+        """Whether several models have joined."""
+        return self._members.total() > 1
+
+    @property
     def _most_long(self) -> int:
         """How many threads those that compute long may hold together."""
         beside_others = self._members[True] and self._members[False] and self.count > 1

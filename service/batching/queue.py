@@ -135,13 +135,15 @@ class RowQueue:
             self.rows -= item.waiting
             yield item
 
-    def take(self, now: float, *, alone: bool = False) -> NextBatch:
-        """Take the next batch, of at most `batch_rows` rows; requests past their deadline come back as expired.
+    def take(self, now: float, *, alone: bool = False, most: int | None = None) -> NextBatch:
+        """Take the next batch, of at most `batch_rows` rows, and at most `most`; requests past their deadline come back
+        as expired.
 
         alone: no other batch is computed beside it, so it need not leave them a part.
         """
-        taken, part = NextBatch(), self.limits.batch_rows if alone else self._part()
-        room = min(part, self.limits.batch_rows) if len(self._items) == 1 else self.limits.batch_rows
+        limit = self.limits.batch_rows if most is None else min(most, self.limits.batch_rows)
+        taken, part = NextBatch(), limit if alone else self._part()
+        room = min(part, limit) if len(self._items) == 1 else limit
         spare = max(0, room - part)  # only for the rest of a request that is in the batch already
         while self._items and room > spare:
             item = self._items[0]
@@ -160,7 +162,7 @@ class RowQueue:
             room -= rows
             if not item.waiting:
                 self._items.popleft()
-        self._take_turns(taken)
+        self._take_turns(taken, limit)
         return taken
 
     def _part(self) -> int:
@@ -171,10 +173,10 @@ class RowQueue:
         rows = self._items[0].rows if len(self._items) == 1 else self.rows
         return max(FEW_ROWS, math.ceil(rows / self.limits.at_once))
 
-    def _take_turns(self, taken: NextBatch) -> None:
+    def _take_turns(self, taken: NextBatch, limit: int) -> None:
         """Move the rest of an oversized request behind the others after each batch."""
         last = taken.pieces[-1].item if taken.pieces else None
-        if last is not None and last.waiting and last.rows > self.limits.batch_rows:
+        if last is not None and last.waiting and last.rows > limit:
             self._items.rotate(-1)
 
     def _drop_first(self) -> None:

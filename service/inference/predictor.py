@@ -59,6 +59,8 @@ class Predictor:
         self.graph = Graph(bundle, threads=threads, plain_too=plain_too)
         self.takes_long = False
         """Whether other models should not wait for one of its batches; who serves it finds that out."""
+        self.short_rows: int | None = None
+        """A batch of so many examples does not take long; None: any batch that there is."""
         self.quick_rows = 0
         """So many examples take it no longer than a thread takes to begin; who serves it finds that out."""
 

@@ -19,8 +19,9 @@ from probity.service.security.signing import TrustedKeys
 from probity.service.settings import Settings
 
 # Where one example takes one thread longer than this, all threads compute one batch, to shorten the client's wait, and
-# other models do not wait for it. For faster networks, one batch a thread gives more throughput.
-LONG_SECONDS = 0.02
+# other models do not wait for it. For faster networks, one batch a thread gives more throughput; beside other models, a
+# batch has no more examples than that take so long.
+LONG_SECONDS, SHORT_ATTEMPTS = 0.02, 2
 # Batches that compute no longer than this do so on the event loop, where they keep health checks waiting for no longer.
 # Under load a thread waits as long for Python's lock, and the processor works twice as long for a request.
 QUICK_SECONDS, QUICK_ROWS, QUICK_ATTEMPTS = 0.0005, (1, 2, 4, 8, 16), 10
@@ -63,6 +64,8 @@ def _open(bundle: Bundle, settings: Settings) -> Predictor:
     predictor = opened(useful_threads(settings.threads or 1))
     _warn_of_shared_thresholds(predictor)
     long = predictor.graph.takes_longer_than(LONG_SECONDS)
+    if not long:
+        predictor.short_rows = _short_rows(predictor.graph)
     # Calls of gRPC come to the event loop one by one: computed there, none would share a batch.
     if not long and settings.grpc_port is None and not may_repeat(bundle.model):
         predictor.quick_rows = _quick_rows(predictor.graph)
@@ -72,6 +75,14 @@ def _open(bundle: Bundle, settings: Settings) -> Predictor:
         predictor = opened(all_threads(settings))
     predictor.takes_long = True
     return predictor
+
+
+def _short_rows(graph: Graph) -> int:
+    """The most examples, by doubling, whose batch does not take long."""
+    rows, most = 1, graph.chunk_rows
+    while rows < most and not graph.takes_longer_than(LONG_SECONDS, min(2 * rows, most), SHORT_ATTEMPTS):
+        rows = min(2 * rows, most)
+    return rows
 
 
 def _quick_rows(graph: Graph) -> int:

@@ -51,6 +51,7 @@ class ServedModel:
             threads,
             share=share_of(settings, each),
             long=self._long,
+            short_rows=predictor.short_rows,
             quick_rows=predictor.quick_rows,
             fallback=self._fallback(settings.degrade_after_seconds),
             clock=clock,

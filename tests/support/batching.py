@@ -116,10 +116,14 @@ def batcher(
     rows: int = 8,
     queue: int = 100,
     threads: int = 1,
+    members: int = 0,
     **options: Any,
 ) -> DynamicBatcher[Numbers]:
     seconds = {"clock": options["clock"].time} if "clock" in options else {}
-    return DynamicBatcher(compute, Limits(rows, queue), ComputeThreads(threads, **seconds), **options)
+    shared = ComputeThreads(threads, **seconds)
+    for _ in range(members):
+        shared.join(long=False)
+    return DynamicBatcher(compute, Limits(rows, queue), shared, **options)
 
 
 async def settle() -> None:

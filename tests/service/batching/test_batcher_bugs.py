@@ -23,7 +23,7 @@ def test_a_bug_in_the_loop_fails_everybody_at_once_and_for_good(
         batches = batcher(gate)
         first = await held(gate, batches)
 
-        def broken(_queue: RowQueue, _now: float, *, alone: bool) -> Any:
+        def broken(_queue: RowQueue, _now: float, **_: object) -> Any:
             raise Bug("a bug")
 
         monkeypatch.setattr(RowQueue, "take", broken)

@@ -29,6 +29,22 @@ def test_a_full_queue_refuses_at_once_and_says_when_to_come_again() -> None:
     run(test)
 
 
+@pytest.mark.parametrize(("others", "expected"), [(0, [[1, 2, 3]]), (1, [[1, 2], [3]])])
+def test_batches_are_short_where_other_models_use_the_threads_too(others: int, expected: list[list[int]]) -> None:
+    async def test() -> None:
+        gate = Gate()
+        batches = batcher(gate, short_rows=2, members=1 + others)
+        first = await held(gate, batches)
+        waiting = [asyncio.create_task(batches.submit(numbers(value))) for value in (1, 2, 3)]
+        await settle()
+        gate.open()
+        await asyncio.gather(first, *waiting)
+        assert gate.batches[1:] == expected
+        await batches.close()
+
+    run(test)
+
+
 def test_the_time_to_come_again_follows_the_speed() -> None:
     async def test() -> None:
         gate, clock = Gate(), ManualClock()

@@ -15,8 +15,8 @@ def queue(batch: int = 4, most: int = 10, degrade_after: float = math.inf, at_on
     return RowQueue(Limits(batch, most, at_once), degrade_after)
 
 
-def taken(rows: RowQueue, now: float = 0.0) -> list[tuple[int, int, int]]:
-    return [(piece.item.rows, piece.start, piece.stop) for piece in rows.take(now).pieces]
+def taken(rows: RowQueue, now: float = 0.0, most: int | None = None) -> list[tuple[int, int, int]]:
+    return [(piece.item.rows, piece.start, piece.stop) for piece in rows.take(now, most=most).pieces]
 
 
 def test_small_requests_share_a_batch_and_a_large_one_is_split() -> None:
@@ -40,6 +40,15 @@ def test_an_oversized_request_takes_turns_with_those_that_wait() -> None:
     assert taken(rows) == [(2, 1, 2), (10, 4, 7)]  # only what a batch cannot hold goes behind the others
     assert taken(rows) == [(4, 0, 4)]
     assert taken(rows) == [(10, 7, 10)]
+
+
+def test_a_batch_may_have_fewer_rows_than_the_limit_for_once() -> None:
+    rows = queue(batch=8)
+    for size in (3, 3):
+        rows.admit(Item(size), 0.0)
+    assert taken(rows, most=2) == [(3, 0, 2)]
+    assert taken(rows, most=2) == [(3, 0, 2)]  # what it cannot hold goes behind the others here too
+    assert taken(rows, most=99) == [(3, 2, 3), (3, 2, 3)]
 
 
 def test_only_who_had_a_part_in_the_batch_lets_others_pass() -> None:

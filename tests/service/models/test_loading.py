@@ -72,6 +72,18 @@ def test_the_most_examples_that_are_quick(
     assert load_predictor(classification.path, Settings(grpc_port=0)).quick_rows == 0
 
 
+@pytest.mark.parametrize(("most", "expected"), [(0, 1), (1, 1), (5, 4), (16, 16), (1000, 40)])
+def test_the_most_examples_of_a_short_batch(
+    classification: Synthetic, monkeypatch: pytest.MonkeyPatch, most: int, expected: int
+) -> None:
+    def takes_longer_than(_: Graph, seconds: float, rows: int = 1, attempts: int = 3) -> bool:
+        return rows > max(1, most)
+
+    monkeypatch.setattr(Graph, "takes_longer_than", takes_longer_than)
+    monkeypatch.setattr("probity.service.inference.graph.MAX_CHUNK_ROWS", 40)
+    assert load_predictor(classification.path, Settings()).short_rows == expected
+
+
 def test_a_slow_network_is_timed_with_one_example_alone(
     classification: Synthetic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
