@@ -29,7 +29,8 @@ INPUTS = Row(
         ),
         Panel(
             "Predicted classes",
-            f"Share of each predicted class within the window: the {CLASSES_SHOWN} most frequent ones.",
+            f"Share of each predicted class within the window: the {CLASSES_SHOWN} most frequent ones. Of more than "
+            "100 classes, those count that held-out examples got most often, and the others as one.",
             "percentunit",
             (Query(f"topk by (version) ({CLASSES_SHOWN}, {class_shares(WINDOW)})", "v{{version}} {{label}}"),),
             most=1.0,

@@ -104,6 +104,14 @@ class Decision:
         return self.sets.members(prediction.probabilities, self.policy.interval_level)
 
     @functools.cached_property
+    def usual_classes(self) -> list[int]:
+        """The places of all classes, those first that the held-out examples got most often."""
+        known = self.outcomes.calibration.predicted if isinstance(self.outcomes, ClassOutcomes) else ()
+        counts = np.bincount(np.asarray(known, np.intp), minlength=self.manifest.outputs)
+        order: list[int] = np.argsort(-counts, kind="stable").tolist()
+        return order
+
+    @functools.cached_property
     def interval_kind(self) -> str:
         """Which intervals the bundle gives at the policy's level: `conformal` or `gaussian`."""
         known = self.residuals

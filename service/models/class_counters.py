@@ -1,4 +1,4 @@
-"""A counter for each class of a model; of very many classes, for as many as come first."""
+"""A counter for each class of a model; of very many classes, for the usual ones."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -13,26 +13,23 @@ OTHERS = "other classes"
 class ClassCounters:
     """Counts examples by the place of their class in `labels`. make: the counter of one label, which begins at zero.
 
-    Of more than `MOST_CLASSES`, those that are counted first have a counter each, and all others one together: a
-    thousand classes would be most of what is scraped.
+    Of more than `MOST_CLASSES`, the `usual` ones have a counter each, the same in every process, and all others one
+    together: a thousand classes would be most of what is scraped.
     """
 
-    def __init__(self, labels: Sequence[str], make: Callable[[str], Counter]) -> None:
-        self._labels, self._make = labels, make
+    def __init__(self, labels: Sequence[str], make: Callable[[str], Counter], usual: Sequence[int] = ()) -> None:
         few = len(labels) <= MOST_CLASSES
-        self._counters: dict[int, Counter] = {k: make(label) for k, label in enumerate(labels)} if few else {}
+        shown = range(len(labels)) if few else usual[:MOST_CLASSES]
+        self._labels, self._counters = labels, {k: make(labels[k]) for k in shown}
         self._others = None if few else make(OTHERS)
 
     def add(self, classes: npt.NDArray[np.intp]) -> None:
         """Count each of the examples, (B,), under its class."""
         counts = np.bincount(classes, minlength=1)
         for k in np.flatnonzero(counts).tolist():
-            self._counter(k).inc(int(counts[k]))
-
-    def _counter(self, k: int) -> Counter:
-        if k not in self._counters and len(self._counters) < MOST_CLASSES:
-            self._counters[k] = self._make(self._labels[k])
-        return self._counters.get(k) or self._others  # type: ignore[return-value]
+            counter = self._counters.get(k) or self._others
+            assert counter is not None
+            counter.inc(int(counts[k]))
 
     def names(self) -> Iterable[str]:
         """The labels that have a counter."""

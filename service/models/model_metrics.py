@@ -40,7 +40,7 @@ class ModelMetrics:
         self._labels = manifest.labels if manifest.task == "classification" else (manifest.task,)
 
         def counted(make: Callable[[str], Counter]) -> ClassCounters:
-            return ClassCounters(self._labels, make)
+            return ClassCounters(self._labels, make, predictor.decision.usual_classes)
 
         self._predictions = counted(lambda label: metrics.predictions.labels(*model, label, "false"))
         plain = predictor.graph.has_plain

@@ -12,6 +12,7 @@ import pytest
 
 from probity.service.inference.graph import CHUNK_BYTES
 from probity.service.inference.predictor import NonFinitePrediction, Prediction, Predictor, check_finite
+from probity.service.maths.outcomes import ClassOutcomes
 from tests import reference
 from tests.support.bundles import FEATURE_SPEC, Synthetic, in_chunks, rewrite, write_linear
 from tests.support.manifests import slow_threshold
@@ -105,6 +106,16 @@ def check_decision(synthetic: Synthetic, prediction: Prediction) -> None:
         prediction.rejected, prediction.score > slow_threshold(synthetic.scores, synthetic.alpha)
     )
     np.testing.assert_array_equal(prediction.rejected, expected <= synthetic.alpha)
+
+
+def test_usual_classes_are_those_of_held_out_examples(tmp_path: Path) -> None:
+    bundle = write_linear(tmp_path / "bundle", outputs=4, spec=FEATURE_SPEC).path
+    decision = Predictor.load(bundle).decision
+    assert isinstance(decision.outcomes, ClassOutcomes)
+    predicted = np.array([2, 2, 3, 0, 3, 3])
+    known = dataclasses.replace(decision.outcomes.calibration, predicted=predicted)
+    found = dataclasses.replace(decision, outcomes=dataclasses.replace(decision.outcomes, calibration=known))
+    assert found.usual_classes == [3, 2, 0, 1]
 
 
 def test_temperature_divides_the_logits(tmp_path: Path) -> None:

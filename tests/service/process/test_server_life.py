@@ -292,7 +292,7 @@ def test_help_needs_no_bundle() -> None:
 TORCH_FREE = """
 import importlib.abc, json, sys
 
-FORBIDDEN = {"torch", "onnx", "onnxscript", "sklearn", "scipy", "offline", "httpx", "rich.progress"}
+FORBIDDEN = {"torch", "onnx", "onnxscript", "sklearn", "scipy", "offline", "httpx", "rich", "pygments"}
 
 class Block(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
