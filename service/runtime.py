@@ -32,7 +32,7 @@ from probity.service.models.served import AnyPrediction, ServedModel
 from probity.service.models.shadow import Shadow
 from probity.service.models.store import ModelStore
 from probity.service.monitoring.audit import AuditTrail, Lines
-from probity.service.monitoring.exposition import exposition
+from probity.service.monitoring.exposition import Form, exposition
 from probity.service.monitoring.metrics import Metrics
 from probity.service.monitoring.shared_scrape import SharedScrape
 from probity.service.settings import Settings
@@ -96,7 +96,7 @@ class Runtime:
     body_threads: ThreadPoolExecutor = field(init=False)
     decoders: DecoderPool = field(init=False)
     limits: InputLimits = field(init=False)
-    scrape: SharedScrape[bool] = field(init=False)
+    scrape: SharedScrape[Form] = field(init=False)
     draining: bool = False
     _hang_logged: bool = False
 

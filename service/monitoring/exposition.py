@@ -3,16 +3,19 @@
 import gzip
 import os
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
-from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Metric, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 from probity.service.monitoring.metrics import FINISHING, SERVING, SHARED_FOLDER, Metrics, several_processes
 
 INFO = "probity_model_info"
+OPENMETRICS, VERSION = "application/openmetrics-text", "1.0.0"
+COUNT = "_count"
 CREATED = "_created"  # when a series began: a quarter of all lines, which nothing here reads
 LEVEL = 5  # of compression
 Model = tuple[str, str]
@@ -29,24 +32,49 @@ def readable(metrics: Metrics) -> CollectorRegistry:
     return registry
 
 
-def exposition(metrics: Metrics, compressed: bool) -> bytes:
-    """Prometheus' own text, or this in gzip. Not OpenMetrics, which forbids the count of a histogram of values below
-    zero."""
-    found: Any = _WithoutCreated(readable(metrics))
-    text = generate_latest(found)
-    return gzip.compress(text, LEVEL, mtime=0) if compressed else text
+class Form(NamedTuple):
+    """How a scraper wants the metrics."""
+
+    openmetrics: bool
+    compressed: bool
+
+    @classmethod
+    def wanted(cls, accept: str, encodings: str) -> "Form":
+        """By the headers `Accept` and `Accept-Encoding`. Prometheus prefers OpenMetrics."""
+        kinds = [kind.partition(";")[0].strip() for kind in accept.lower().split(",")]
+        return cls(OPENMETRICS in kinds, "gzip" in encodings.lower())
+
+    @property
+    def content_type(self) -> str:
+        """With the version of the format."""
+        return f"{OPENMETRICS}; version={VERSION}; charset=utf-8" if self.openmetrics else CONTENT_TYPE_LATEST
 
 
-class _WithoutCreated:
-    """What a registry collects, without the times at which its series began."""
+def exposition(metrics: Metrics, form: Form) -> bytes:
+    """Prometheus' own text, or OpenMetrics (https://prometheus.io/docs/specs/om/open_metrics_spec/); each also in
+    gzip."""
+    found: Any = _Shown(readable(metrics))
+    generate: Any = openmetrics.generate_latest if form.openmetrics else generate_latest
+    text: bytes = generate(found)
+    return gzip.compress(text, LEVEL, mtime=0) if form.compressed else text
+
+
+class _Shown:
+    """What a registry collects, without the times at which its series began, and without the counts of histograms of
+    values below zero, which OpenMetrics forbids: their last bucket says the same."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
 
     def collect(self) -> Iterable[Metric]:
         for metric in self._registry.collect():
-            metric.samples = [sample for sample in metric.samples if not sample.name.endswith(CREATED)]
+            left_out = (CREATED, COUNT) if _goes_below_zero(metric) else CREATED
+            metric.samples = [sample for sample in metric.samples if not sample.name.endswith(left_out)]
             yield metric
+
+
+def _goes_below_zero(metric: Metric) -> bool:
+    return metric.type == "histogram" and any(sample.labels.get("le", "").startswith("-") for sample in metric.samples)
 
 
 class ServedModels(Collector):

@@ -3,12 +3,12 @@
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
-from prometheus_client import CONTENT_TYPE_LATEST
 
 from probity.service.codec.answers import rule_json
 from probity.service.format.manifest_json import to_json
 from probity.service.http.problems import MEDIA_TYPE, ProblemError
 from probity.service.models.served import ServedModel
+from probity.service.monitoring.exposition import Form
 from probity.service.runtime import Runtime, get_runtime
 from probity.service.schemas import Health, ModelList, ModelVersion, Problem
 
@@ -107,9 +107,10 @@ def _card(served: ServedModel) -> dict[str, Any]:
 @router.head("/metrics", include_in_schema=False)
 @router.get("/metrics", response_class=Response, responses=KEY)
 async def metrics(request: Request, runtime: RuntimeDependency) -> Response:
-    """Prometheus text exposition, of all worker processes; in gzip for those that accept it."""
-    compressed = "gzip" in request.headers.get("accept-encoding", "").lower()
-    headers = {"Content-Type": CONTENT_TYPE_LATEST, "Vary": "Accept-Encoding"}
-    if compressed:
+    """Prometheus text exposition, or OpenMetrics for those that accept it, of all worker processes; in gzip for those
+    that accept it."""
+    form = Form.wanted(request.headers.get("accept", ""), request.headers.get("accept-encoding", ""))
+    headers = {"Content-Type": form.content_type, "Vary": "Accept, Accept-Encoding"}
+    if form.compressed:
         headers["Content-Encoding"] = "gzip"
-    return Response(await runtime.scrape.text(compressed), headers=headers)
+    return Response(await runtime.scrape.text(form), headers=headers)

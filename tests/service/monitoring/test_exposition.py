@@ -1,12 +1,14 @@
-"""What scrapers get: Prometheus' own text, in gzip for those that take it, and no times of creation."""
+"""What scrapers get: Prometheus' own text or OpenMetrics, in gzip for those that take it, and no times of creation."""
 
 import gzip
 import json
 
 import pytest
+from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.bundles import Synthetic
+from tests.support.processes import wait_until
 from tests.support.requests import GOOD
 from tests.support.server import running
 
@@ -30,12 +32,11 @@ def test_it_is_compressed_for_those_that_ask(classification: Synthetic, workers:
     with running(classification.path, PROBITY_WORKERS=workers) as server:
         assert server.request("POST", "/predict", json.dumps({"inputs": GOOD}).encode())[0] == 200
         _, headers, text = server.request("GET", "/metrics")
-        asked = {"Accept": ACCEPT, "Accept-Encoding": "gzip"}
-        _, packed_headers, packed = server.request("GET", "/metrics", headers=asked)
+        _, packed_headers, packed = server.request("GET", "/metrics", headers={"Accept-Encoding": "gzip"})
     assert headers["content-type"] == packed_headers["content-type"]
     assert headers["content-type"].startswith("text/plain")
     assert "content-encoding" not in headers
-    assert (packed_headers["content-encoding"], packed_headers["vary"]) == ("gzip", "Accept-Encoding")
+    assert (packed_headers["content-encoding"], packed_headers["vary"]) == ("gzip", "Accept, Accept-Encoding")
     assert len(packed) < len(text) / 4
     found, unpacked = samples(text), samples(gzip.decompress(packed))
     assert found.keys() == unpacked.keys()
@@ -43,3 +44,20 @@ def test_it_is_compressed_for_those_that_ask(classification: Synthetic, workers:
         assert found == unpacked
     assert found
     assert not [name for name, _ in found if name.endswith("_created")]
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_openmetrics_is_strictly_that_and_says_the_same(classification: Synthetic, workers: str) -> None:
+    with running(classification.path, PROBITY_WORKERS=workers) as server:
+        assert server.request("POST", "/predict", json.dumps({"inputs": GOOD}).encode())[0] == 200
+        wait_until(lambda: b"probity_predictions_total" in server.request("GET", "/metrics")[2])
+        text = server.request("GET", "/metrics")[2]
+        _, headers, found = server.request("GET", "/metrics", headers={"Accept": ACCEPT, "Accept-Encoding": "gzip"})
+    assert headers["content-type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    families = list(openmetrics.text_string_to_metric_families(gzip.decompress(found).decode()))
+    names = {(one.name, tuple(sorted(one.labels.items()))) for family in families for one in family.samples}
+    assert {name for name in names if not name[0].startswith(MOVING)} == samples(text).keys()
+    assert {family.name for family in families if family.type == "histogram"} > {
+        "probity_ood_p_value",
+        "probity_functional_variance_deviation",
+    }

@@ -110,7 +110,7 @@ def test_predictions_are_counted_example_by_example(fresh: Client, classificatio
         assert found == np.count_nonzero(prediction.rejected[labels == k])
     assert prediction.rejected.any()
     for name in HISTOGRAMS:
-        assert value(samples, f"probity_{name}_count", model=model, version="1") == 25
+        assert value(samples, f"probity_{name}_bucket", model=model, version="1", le="+Inf") == 25
     for name in ("compute_seconds", "queue_seconds"):
         assert value(samples, f"probity_{name}_count", model=model, version="1") == 2
     check_values(samples, model, prediction)
@@ -153,7 +153,7 @@ def test_without_reference_quantiles_there_are_no_deviations(classification: Syn
     with serving(Predictor.load(rewrite(classification.path, tmp_path / "bundle", calibration=calibration))) as client:
         assert client.predict({"inputs": draw(classification, 25).tolist()}).status_code == 200
         names = {name for name, _ in scrape(client)}
-    assert {f"probity_{name}_count" for name in HISTOGRAMS} & names == {"probity_ood_p_value_count"}
+    assert {f"probity_{name}_bucket" for name in HISTOGRAMS} & names == {"probity_ood_p_value_bucket"}
 
 
 def test_a_regression_is_counted_under_one_label(regression: Synthetic) -> None:
