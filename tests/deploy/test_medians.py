@@ -27,6 +27,7 @@ KINDS: dict[str, Callable[[Array], Array]] = {
     "inverted": inverted,
 }
 VARIANCE, P_VALUE = "probity_functional_variance_deviation", "probity_ood_p_value"
+COUNT = f'{VARIANCE}_bucket{{le="+Inf"}}'
 QUANTITIES: dict[str, tuple[Callable[[Prediction], Array], float]] = {
     VARIANCE: (lambda found: found.variance.max(axis=1), 0.1),
     P_VALUE: (lambda found: found.p_value, 0.1),
@@ -65,11 +66,11 @@ def test_prometheus_reads_the_medians_that_are_true(tmp_path: Path, workers: str
     """Upright, turned and inverted digits, 719 of each, one kind after the other."""
     expected, medians = true_medians(), dict[str, dict[str, float]]()
     with running(BUNDLE, PROBITY_WORKERS=workers) as server, scraping(server.port, tmp_path) as prometheus:
-        prometheus.wait_for(f"{VARIANCE}_count", 0)
+        prometheus.wait_for(COUNT, 0)
         for number, (kind, change) in enumerate(KINDS.items()):
-            since = prometheus.value(f"timestamp({VARIANCE}_count)")
+            since = prometheus.value(f"timestamp({COUNT})")
             send(server, change(digits()))
-            prometheus.wait_for(f"{VARIANCE}_count", (number + 1) * len(digits()))
+            prometheus.wait_for(COUNT, (number + 1) * len(digits()))
             for name in QUANTITIES:
                 bucket = f"{name}_bucket"
                 grown = f"sum by (model, version, le) ({bucket} - {bucket} @ {since})"
