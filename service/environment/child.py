@@ -1,5 +1,6 @@
 """A process that runs a module of this package, and ends with the one that has started it."""
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -9,8 +10,8 @@ from pathlib import Path
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
-
 PR_SET_PDEATHSIG = 1
+LOWEST_NICENESS = 19
 
 
 def start_child(module: str) -> "subprocess.Popen[bytes]":
@@ -21,7 +22,10 @@ def start_child(module: str) -> "subprocess.Popen[bytes]":
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env=_environment(),
-        start_new_session=True,  # a signal to all of a terminal's processes is for the service to handle
+        # A signal to all of a terminal's processes is for the service to handle. A session of its own would keep it out
+        # of that too, but Linux gives each session the same share of the processors (sched_autogroup_enabled), whatever
+        # the priority of its processes.
+        process_group=0,
     )
 
 
@@ -29,6 +33,17 @@ def end_with_parent() -> None:
     """Have Linux kill this process when its parent dies, however that dies."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def run_when_idle() -> None:
+    """Give this process the lowest priority: on Linux, whatever else is ready to run takes its processor at once.
+
+    Niceness alone would let it finish its slice of some milliseconds (sched(7), SCHED_IDLE).
+    """
+    os.nice(LOWEST_NICENESS)
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):  # a sandbox may forbid it
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def _environment() -> dict[str, str]:

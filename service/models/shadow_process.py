@@ -8,7 +8,6 @@ JSON for each: the sums of `Differences`, or what went wrong. The other side is 
 import contextlib
 import json
 import math
-import os
 import struct
 import sys
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from probity.service.environment.child import end_with_parent
+from probity.service.environment.child import end_with_parent, run_when_idle
 from probity.service.inference.graph import NetworkError, NetworkFailed
 from probity.service.inference.policy import Policy
 from probity.service.inference.predictor import Predictor
@@ -26,7 +25,6 @@ from probity.service.maths.disagreement import Differences
 
 Array = npt.NDArray[Any]
 SIZE = struct.Struct("<Q")
-NICENESS = 19
 
 
 @dataclass(frozen=True)
@@ -93,7 +91,7 @@ def _told(error: Exception) -> dict[str, str]:
 
 def main() -> None:
     """Until the service closes the stream, or ends; what cannot be mended is told in a last line."""
-    os.nice(NICENESS)
+    run_when_idle()
     end_with_parent()
     with contextlib.suppress(BrokenPipeError):
         try:
