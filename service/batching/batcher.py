@@ -97,7 +97,7 @@ class DynamicBatcher(Generic[R]):
     ) -> None:
         loop = asyncio.get_running_loop()
         self._compute, self._fallback, self._observe = compute, fallback, observe
-        self._threads, self._share, self._long = threads, share, long
+        self._threads, self._member = threads, threads.join(share, long)
         self._short_rows, self._quick_rows = short_rows, quick_rows
         self._clock: Clock = clock or loop
         self._queue = RowQueue(limits, fallback.after_seconds if fallback else math.inf)
@@ -154,6 +154,7 @@ class DynamicBatcher(Generic[R]):
             await asyncio.sleep(0)  # let the callers that awaited them run
         self._loop.cancel()
         await asyncio.gather(self._loop, *self._running, return_exceptions=True)
+        self._threads.leave(self._member)
 
     def _admit(self, inputs: Array, deadline: float) -> _Request[R]:
         if self._failure is not None:
@@ -175,7 +176,7 @@ class DynamicBatcher(Generic[R]):
 
     def _wait(self) -> float:
         """Seconds to compute what waits now, at the rate of the last batches and with as many batches at once."""
-        rate = self._rows_per_second * max(1, self._threads.count // self._share)
+        rate = self._rows_per_second * max(1, self._threads.count // self._member.share)
         return self._queue.rows / rate if rate else 0.0
 
     def _expire(self, request: _Request[R]) -> None:
@@ -200,13 +201,13 @@ class DynamicBatcher(Generic[R]):
             if await self._are_few():
                 self._compute_here()
                 continue
-            held = await self._threads.acquire(self._share, self._long)
+            held = await self._threads.acquire(self._member)
             started = False
             try:
                 started = self._dispatch(held)
             finally:
                 if not started:
-                    self._threads.release(held, self._long)
+                    self._threads.release(self._member, held)
 
     async def _until_ready(self) -> None:
         while not len(self._queue):
@@ -256,7 +257,7 @@ class DynamicBatcher(Generic[R]):
             merged = functools.partial(compute_merged, self._computation(batch), _inputs(batch))
             results = await self._threads.run(merged)
         finally:
-            self._threads.release(held, self._long)
+            self._threads.release(self._member, held)
         self._answer(batch, results, now, self._clock.time() - now)
 
     def _computation(self, batch: NextBatch) -> Callable[[Array], R]:

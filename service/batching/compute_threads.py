@@ -1,4 +1,4 @@
-"""The threads that compute, shared by all models in order of arrival."""
+"""The threads that compute, shared by all models, which take turns."""
 
 import asyncio
 import contextlib
@@ -6,7 +6,6 @@ import functools
 import queue
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -16,12 +15,21 @@ Settle = Callable[[Any, BaseException | None], None]
 Job = tuple[Callable[[], Any], asyncio.AbstractEventLoop, Settle]
 
 
+@dataclass(eq=False)
+class Member:
+    """A model that computes here. share: how many threads one of its batches uses; long: whether it keeps others
+    waiting; turn: the number of the turn that it had last."""
+
+    share: int
+    long: bool
+    turn: int = 0
+
+
 @dataclass(frozen=True)
 class _Place:
     """Who waits: granted is set to the number of threads."""
 
-    share: int
-    long: bool
+    member: Member
     granted: asyncio.Future[int]
 
 
@@ -29,9 +37,11 @@ class ComputeThreads:
     """`count` compute threads. A batcher acquires as many as its network uses before it forms a batch, so that the
     batch grows while they are busy. `free` counts those that no batch holds.
 
-    First come, first served: no model starves another, not even one that needs more threads at once. But where networks
-    that compute long serve beside others (`join`), all of the long ones together leave one thread to the others: a
-    prediction of a millisecond need not wait for those of a tenth of a second. `clock` gives monotonic seconds.
+    The model whose last turn is longest ago comes next: one that has always something to compute does not keep one that
+    seldom has waiting for more than what is computed already, and none starves, not even one that needs more threads at
+    once. Where networks that compute long serve beside others, all of the long ones together leave one thread to the
+    others: a prediction of a millisecond need not wait for those of a tenth of a second. `clock` gives monotonic
+    seconds.
     """
 
     def __init__(self, count: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -39,8 +49,8 @@ class ComputeThreads:
         self._clock = clock
         self._started: dict[asyncio.Future[Any], float] = {}  # start times, the oldest first
         self._waiting: list[_Place] = []
-        self._members: Counter[bool] = Counter()
-        self._held_long = 0
+        self._members: set[Member] = set()
+        self._turns = self._held_long = 0
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         for number in range(count):
             threading.Thread(target=_work, args=(self._jobs,), name=f"compute_{number}", daemon=True).start()
@@ -50,30 +60,32 @@ class ComputeThreads:
         """Age of the oldest running computation in seconds; 0 without one."""
         return self._clock() - next(iter(self._started.values())) if self._started else 0.0
 
-    def join(self, long: bool) -> None:
-        """A model computes here from now on; long: one of its batches keeps others waiting."""
-        self._members[long] += 1
+    def join(self, share: int = 1, long: bool = False) -> Member:
+        """A model computes here from now on, until it leaves."""
+        member = Member(share, long)
+        self._members.add(member)
+        return member
 
-    def leave(self, long: bool) -> None:
-        """A model that has joined computes no more."""
-        self._members[long] -= 1
+    def leave(self, member: Member) -> None:
+        """It computes no more."""
+        self._members.discard(member)
         self._grant()
 
     @property
     def shared(self) -> bool:
         """Whether several models have joined."""
-        return self._members.total() > 1
+        return len(self._members) > 1
 
     @property
     def _most_long(self) -> int:
         """How many threads those that compute long may hold together."""
-        beside_others = self._members[True] and self._members[False] and self.count > 1
+        beside_others = len({member.long for member in self._members}) > 1 and self.count > 1
         return self.count - 1 if beside_others else self.count
 
-    async def acquire(self, share: int = 1, long: bool = False) -> int:
-        """Wait until `share` of them (at most all that there are for its kind) are free, and return how many were
+    async def acquire(self, member: Member) -> int:
+        """Wait until its share of them (at most all that there are for its kind) is free, and return how many were
         granted; `release` as many whatever happens."""
-        place = _Place(share, long, asyncio.get_running_loop().create_future())
+        place = _Place(member, asyncio.get_running_loop().create_future())
         self._waiting.append(place)
         self._grant()
         try:
@@ -83,13 +95,13 @@ class ComputeThreads:
                 self._waiting.remove(place)
                 self._grant()
             elif not place.granted.cancelled():  # granted already, but the caller is gone
-                self.release(place.granted.result(), long)
+                self.release(member, place.granted.result())
             raise
 
-    def release(self, share: int = 1, long: bool = False) -> None:
-        """Give `share` threads back."""
-        self.free += share
-        self._held_long -= share if long else 0
+    def release(self, member: Member, held: int) -> None:
+        """Give so many threads back."""
+        self.free += held
+        self._held_long -= held if member.long else 0
         self._grant()
 
     async def run(self, function: Callable[[], T]) -> T:
@@ -119,18 +131,26 @@ class ComputeThreads:
             future.set_exception(error)
 
     def _grant(self) -> None:
-        """In order, but that others pass those that compute long while these hold all that they may."""
-        for place in list(self._waiting):
-            share = min(place.share, self._most_long if place.long else self.count)
-            if place.long and self._held_long + share > self._most_long:
-                continue
-            if share > self.free:
+        """To whoever's turn it is, while there are enough."""
+        while self._waiting:
+            able = [place for place in self._waiting if self._is_able(place.member)]
+            place = min(able, key=lambda place: place.member.turn, default=None)
+            if place is None or (share := self._share(place.member)) > self.free:
                 return
             self._waiting.remove(place)
             if not place.granted.done():
                 self.free -= share
-                self._held_long += share if place.long else 0
+                self._held_long += share if place.member.long else 0
+                self._turns += 1
+                place.member.turn = self._turns
                 place.granted.set_result(share)
+
+    def _is_able(self, member: Member) -> bool:
+        """Others pass those that compute long while these hold all that they may."""
+        return not member.long or self._held_long + self._share(member) <= self._most_long
+
+    def _share(self, member: Member) -> int:
+        return min(member.share, self._most_long if member.long else self.count)
 
 
 def _work(jobs: "queue.SimpleQueue[Job | None]") -> None:

@@ -43,14 +43,12 @@ class ServedModel:
         self._unused.set()
         self._rates = RateBounds.of(settings)
         each = predictor.graph.threads or threads.count
-        self._threads, self._long = threads, predictor.takes_long
-        threads.join(self._long)
         self._batcher: DynamicBatcher[AnyPrediction] = DynamicBatcher(
             self._compute,
             _limits(settings, predictor, each),
             threads,
             share=share_of(settings, each),
-            long=self._long,
+            long=predictor.takes_long,
             short_rows=predictor.short_rows,
             quick_rows=predictor.quick_rows,
             fallback=self._fallback(settings.degrade_after_seconds),
@@ -121,7 +119,6 @@ class ServedModel:
         """Close the queue once no request uses the model any more."""
         await self._unused.wait()
         await self._batcher.close()
-        self._threads.leave(self._long)
         self.metrics.finish()
 
     def _note(self, batch: Batch) -> None:

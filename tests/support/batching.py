@@ -116,13 +116,13 @@ def batcher(
     rows: int = 8,
     queue: int = 100,
     threads: int = 1,
-    members: int = 0,
+    others: int = 0,
     **options: Any,
 ) -> DynamicBatcher[Numbers]:
     seconds = {"clock": options["clock"].time} if "clock" in options else {}
     shared = ComputeThreads(threads, **seconds)
-    for _ in range(members):
-        shared.join(long=False)
+    for _ in range(others):
+        shared.join()
     return DynamicBatcher(compute, Limits(rows, queue), shared, **options)
 
 

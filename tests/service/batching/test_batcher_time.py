@@ -33,7 +33,7 @@ def test_a_full_queue_refuses_at_once_and_says_when_to_come_again() -> None:
 def test_batches_are_short_where_other_models_use_the_threads_too(others: int, expected: list[list[int]]) -> None:
     async def test() -> None:
         gate = Gate()
-        batches = batcher(gate, short_rows=2, members=1 + others)
+        batches = batcher(gate, short_rows=2, others=others)
         first = await held(gate, batches)
         waiting = [asyncio.create_task(batches.submit(numbers(value))) for value in (1, 2, 3)]
         await settle()
