@@ -29,7 +29,7 @@ BENCHMARKS = (
     Benchmark("texts", "texts to the service, and to FastAPI around the plain network", texts.run),
     Benchmark("rpc", "gRPC and HTTP at saturation and at 70 % of it, with one worker and two", rpc.run, needs="h2load"),
     Benchmark("bulk", "Ray Data with one actor and two beside probity score: rows a second", bulk.run, needs="Ray"),
-    Benchmark("fair", "a small network beside a large one that is asked without a pause", fair.run),
+    Benchmark("fair", "a network beside another one that is asked without a pause", fair.run),
     Benchmark("shadow", "latencies with a version in the shadow and without, in turns", shadow.run),
     Benchmark(
         "versions",

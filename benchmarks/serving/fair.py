@@ -1,13 +1,13 @@
-"""A small network beside a large one in one process: how long its predictions take while others ask the large one."""
+"""Several networks in one process: how long the predictions of one take while clients ask another one all the time."""
 
 import http.client
 import json
 import shutil
 import statistics
 import sys
-import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,83 +18,101 @@ from benchmarks.fit.networks.zoo import network_spec
 from benchmarks.serving.digits import Request, features
 from benchmarks.serving.fitted import SERVING, bundle
 from benchmarks.serving.process import ServerProcess, free_port, started
+from benchmarks.serving.wrk import saturate
 from probity.offline.config import FitConfig
 from probity.offline.fit import fit_bundle
 from probity.service.bundle import MANIFEST, read_manifest
 
-SMALL, LARGE = "digits", "large"
-CLIENTS = (0, 1, 16)
-PAUSE_SECONDS = 0.005  # of the client of the small network, between two requests
+DIGITS = "digits"
+# Of random weights. The event loop computes the digits' network, threads the others; the last one takes long.
+NETWORKS = ("small-cnn", "conv1d", "resnet18")
+# The network whose predictions are timed, the one that is asked all the time, and by how many clients.
+TURNS = (
+    (DIGITS, "", 0),
+    (DIGITS, "resnet18", 1),
+    (DIGITS, "resnet18", 16),
+    ("small-cnn", "", 0),
+    ("small-cnn", "conv1d", 1),
+    ("small-cnn", "conv1d", 64),
+)
+PAUSE_SECONDS = 0.005  # of the client of the first one, between two requests
+LEAD_SECONDS = 0.5  # the others begin earlier, and end later
 TRAINED, HELD_OUT = 16, 40
 
 
 def run(settings: Settings) -> Values:
-    """In rounds: the small network alone, and beside clients that ask the large one without a pause."""
-    seconds, count = settings.choose(8, 1), settings.choose(5, 1)
+    """In rounds: a network alone, and beside clients that ask another one without a pause."""
+    seconds, count = settings.choose(6, 1), settings.choose(5, 1)
     folder = models(settings.scratch / "models")
     with service(folder, settings.scratch / "service.log") as server:
-        asked = large_request(folder / LARGE)
+        asked = {name: example(folder, name) for name in (DIGITS, *NETWORKS)}
         rounds = [
-            {str(clients): turn(server, asked, clients, seconds) for clients in CLIENTS}
+            [
+                turn(server, asked[timed], asked.get(other), clients, seconds, settings.scratch)
+                for timed, other, clients in TURNS
+            ]
             for _ in settings.track(range(count), "Rounds", count)
         ]
-    return {"rows": {clients: medians([one[clients] for one in rounds]) for clients in rounds[0]}, "rounds": rounds}
+    rows = [
+        {"timed": timed, "other": other, "clients": clients, **medians([one[number] for one in rounds])}
+        for number, (timed, other, clients) in enumerate(TURNS)
+    ]
+    return {"rows": rows, "rounds": rounds}
 
 
 def models(folder: Path) -> Path:
-    """The digits' bundle, and a ResNet-18 of random weights."""
-    large = SERVING / LARGE
-    if not (large / MANIFEST).is_file():
-        network = network_spec("resnet18", "full")
-        x, y = network.data(TRAINED + HELD_OUT)
-        config = FitConfig(subnetwork_size=500, selection="random", prior_precision=100.0, name=LARGE)
-        train, held_out = [(x[:TRAINED], y[:TRAINED])], [(x[TRAINED:], y[TRAINED:])]
-        fit_bundle(network.model(), train, large, calibration_loader=held_out, config=config)
+    """The digits' bundle, and the others."""
+    sources = {DIGITS: bundle()} | {name: other_bundle(name) for name in NETWORKS}
     shutil.rmtree(folder, ignore_errors=True)
-    for name, source in ((SMALL, bundle()), (LARGE, large)):
+    for name, source in sources.items():
         shutil.copytree(source, folder / name)
+    return folder
+
+
+def other_bundle(name: str) -> Path:
+    """Fitted once."""
+    folder = SERVING / f"fair-{name}"
+    if not (folder / MANIFEST).is_file():
+        spec = network_spec(name, "full")
+        x, y = spec.data(TRAINED + HELD_OUT)
+        config = FitConfig(subnetwork_size=500, selection="random", prior_precision=100.0, name=name)
+        train, held_out = [(x[:TRAINED], y[:TRAINED])], [(x[TRAINED:], y[TRAINED:])]
+        fit_bundle(spec.model(), train, folder, calibration_loader=held_out, config=config)
     return folder
 
 
 @contextmanager
 def service(folder: Path, log: Path) -> Iterator[ServerProcess]:
-    """Of both, once they are loaded."""
+    """Of all, once they are loaded."""
     port = free_port()
-    settings = {"PROBITY_ACCESS_LOG": "false", "PROBITY_READY_REQUIRES": "all", "PROBITY_DEFAULT_MODEL": SMALL}
+    settings = {"PROBITY_ACCESS_LOG": "false", "PROBITY_READY_REQUIRES": "all", "PROBITY_DEFAULT_MODEL": DIGITS}
     command = [sys.executable, "-m", "probity.service", "--models", str(folder), "--port", str(port)]
     with started(command, settings, port, log) as server:
-        server.wait_until_answered(large_request(folder / LARGE))
-        server.wait_until_answered(features())
+        for name in (DIGITS, *NETWORKS):
+            server.wait_until_answered(example(folder, name))
         yield server
 
 
-def large_request(folder: Path) -> Request:
-    """One example of the large network."""
-    shape = read_manifest(folder)[0].input.shape
+def example(folder: Path, name: str) -> Request:
+    """A request with one."""
+    if name == DIGITS:
+        return features()
+    shape = read_manifest(folder / name)[0].input.shape
     inputs = np.random.default_rng(0).normal(size=(1, *shape)).round(3)
-    return Request("large", f"/models/{LARGE}/predict", json.dumps({"inputs": inputs.tolist()}).encode())
+    return Request(name, f"/models/{name}/predict", json.dumps({"inputs": inputs.tolist()}).encode())
 
 
-def turn(server: ServerProcess, asked: Request, clients: int, seconds: float) -> Values:
-    """Seconds of each prediction of the small network, and how many of the large one were answered a second."""
-    stop, counts = threading.Event(), [0] * clients
-
-    def ask(number: int) -> None:
-        while not stop.is_set():
-            server.ask(asked)
-            counts[number] += 1
-
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(clients)]
-    for thread in threads:
-        thread.start()
-    try:
-        taken = predictions(server, features(), seconds)
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-    p50, p99 = np.percentile(taken, [50, 99]).tolist()
-    return {"p50": p50, "p99": p99, "large_per_second": sum(counts) / seconds}
+def turn(
+    server: ServerProcess, timed: Request, other: Request | None, clients: int, seconds: float, scratch: Path
+) -> Values:
+    """Seconds of a prediction of the one, and how many of the other one were answered a second."""
+    with ThreadPoolExecutor() as pool:
+        if other is not None:
+            others = pool.submit(saturate, server, other, seconds + 2 * LEAD_SECONDS, scratch, clients)
+            time.sleep(LEAD_SECONDS)
+        p50, p99 = np.percentile(predictions(server, timed, seconds), [50, 99]).tolist()
+        rate = others.result().requests_per_second if other is not None else 0.0
+    return {"p50": p50, "p99": p99, "others_per_second": rate}
 
 
 def predictions(server: ServerProcess, request: Request, seconds: float) -> list[float]:
