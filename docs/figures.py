@@ -341,12 +341,19 @@ def _ratio(found: Row) -> str:
 
 
 def fair(result: Row) -> str:
-    """The predictions of the small network beside so many clients of the large one."""
+    """The predictions of a network alone, and beside so many clients of another one."""
     rows = [
-        [clients, f"{1000 * one['p50']:.1f}", f"{1000 * one['p99']:.1f}", f"{one['large_per_second']:.0f}"]
-        for clients, one in result["rows"].items()
+        [
+            one["timed"],
+            f"{one['other']}, by {one['clients']}" if one["other"] else "",
+            f"{1000 * one['p50']:.1f}",
+            f"{1000 * one['p99']:.1f}",
+            f"{one['others_per_second']:.0f}" if one["other"] else "",
+        ]
+        for one in result["rows"]
     ]
-    return table(["clients of the large one", "median, ms", "99th percentile, ms", "of the large one a second"], rows)
+    names = "median, ms", "99th percentile, ms", "answers of that one a second"
+    return table(["predictions of", "while another one is asked, by clients", *names], rows)
 
 
 def shadow(result: Row) -> str:
@@ -354,13 +361,17 @@ def shadow(result: Row) -> str:
     rows = [
         [
             f"{key[1:]}th percentile",
-            f"{1000 * one['without']:.1f}",
-            f"{1000 * one['with']:.1f}",
-            _ratio(one),
+            *(f"{1000 * one[name]:.1f}" for name in ("without", "again", "with")),
+            *(_mean_ratio(one[f"ratio_{name}"]) for name in ("again", "with")),
         ]
         for key, one in result["latency"].items()
     ]
-    return table(["", "without, ms", "with, ms", "ratio, and its range over rounds"], rows)
+    names = "without, ms", "without again, ms", "with, ms", "ratio of those without", "ratio of with and without"
+    return table(["", *names], rows)
+
+
+def _mean_ratio(found: Row) -> str:
+    return f"{found['mean']:.2f} ({found['low']:.2f} to {found['high']:.2f})"
 
 
 def rpc(result: Row) -> str:
