@@ -16,8 +16,8 @@ from pydantic import (
     model_validator,
 )
 
-from probity.service.format.manifest import Task
-from probity.service.format.text import suggestion
+from probity.service.format.manifest import MAX_MODEL_NAME, MAX_VERSION, Task
+from probity.service.format.text import checked_segment, suggestion
 from probity.service.format.validation import in_one_line, refused_value
 from probity.service.maths.scores import FEATURE_SCORES, SCORES_OF, ScoreName
 
@@ -186,14 +186,16 @@ class FitConfig(BaseModel):
         str,
         Field(
             min_length=1,
-            max_length=200,
-            pattern=r"^[^/]+$",
+            max_length=MAX_MODEL_NAME,
             description="Name of the model, under which the service serves it.",
         ),
     ] = "model"
-    version: Annotated[
-        str, Field(min_length=1, max_length=100, pattern=r"^[^/]+$", description="Version of the model.")
-    ] = "1"
+    version: Annotated[str, Field(min_length=1, max_length=MAX_VERSION, description="Version of the model.")] = "1"
+
+    @field_validator("name", "version")
+    @classmethod
+    def _check_name(cls, value: str) -> str:
+        return checked_segment(value)
 
     @field_validator("subnetwork_size", mode="before")
     @classmethod

@@ -23,7 +23,7 @@ def _estimated(decision: str) -> str:
     only = 'decision="accepted"' if decision == "accepted" else ""
     confidence, examples = (by_version("increase", f"probity_decided_{one}_total", more=only) for one in PARTS)
     excess = f'max by (version) (probity_held_out_confidence_excess{{{MODEL}, decision="{decision}"}})'
-    return f"{confidence} / ({examples} > 0) - {excess}"
+    return f"clamp({confidence} / ({examples} > 0) - {excess}, 0, 1)"
 
 
 def _held_out(end: str) -> str:

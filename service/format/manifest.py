@@ -18,12 +18,15 @@ from probity.service.format.manifest_parts import (
     Verification,
 )
 from probity.service.format.rules import Part, check_fields
+from probity.service.format.text import is_segment
 from probity.service.maths.predictive import Link
 from probity.service.maths.scores import JOINED, SCORES_OF, FeatureScoreName
 
 FORMAT_MAJOR, FORMAT_MINOR = 1, 0
 FORMAT_VERSION = f"{FORMAT_MAJOR}.{FORMAT_MINOR}"
 
+MAX_MODEL_NAME, MAX_VERSION = 200, 100
+NAME_RULE = "1 to {} printable characters without '/', and neither '.' nor '..'"
 MAX_OUTPUTS, MAX_CLASSES = 2**18, 2**15  # a service keeps a time series for each class
 
 Task = Literal["classification", "multilabel", "regression"]
@@ -74,8 +77,8 @@ class Manifest(Part):
         check_fields(
             "",
             self,
-            ("name", 0 < len(self.name) <= 200 and "/" not in self.name, "1 to 200 characters without '/'"),
-            ("version", 0 < len(self.version) <= 100 and "/" not in self.version, "1 to 100 characters without '/'"),
+            ("name", len(self.name) <= MAX_MODEL_NAME and is_segment(self.name), NAME_RULE.format(MAX_MODEL_NAME)),
+            ("version", len(self.version) <= MAX_VERSION and is_segment(self.version), NAME_RULE.format(MAX_VERSION)),
             ("outputs", self.outputs >= (2 if classification else 1), "at least 1 (2 for classification)"),
             ("outputs", self.outputs <= most, f"at most {most}"),
             ("class_names", names is None or len(names) == self.outputs, f"null or {self.outputs} names"),

@@ -9,6 +9,18 @@ def printable(text: str) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
 
 
+def is_segment(text: str) -> bool:
+    """Whether `text` may be one part of a URL's path and of a folder's: neither empty nor one that leads elsewhere."""
+    return text.isprintable() and "/" not in text and text not in ("", ".", "..")
+
+
+def checked_segment(text: str) -> str:
+    """`text`; raises `ValueError` where it is none."""
+    if not is_segment(text):
+        raise ValueError(f"found {text!r:.100}, expected printable characters without '/', and neither '.' nor '..'")
+    return text
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """ " (did you mean 'x'?)" with the known name that is nearest, upper and lower case alike; empty without one."""
     by_case = {each.lower(): each for each in known if each != name}

@@ -6,6 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
+from probity.service.format.manifest import MAX_MODEL_NAME, MAX_VERSION
+from probity.service.format.text import checked_segment
 from probity.service.settings.shadow import ShadowChoice
 from probity.service.settings.types import Bytes, Seconds, Words
 
@@ -37,8 +39,7 @@ class ModelSettings(BaseModel):
         Field(
             description="Name under which the one bundle is served; if unset, its own.",
             min_length=1,
-            max_length=200,
-            pattern="^[^/]*$",
+            max_length=MAX_MODEL_NAME,
         ),
     ] = None
     model_version: Annotated[
@@ -46,8 +47,7 @@ class ModelSettings(BaseModel):
         Field(
             description="Version under which the one bundle is served; if unset, its own.",
             min_length=1,
-            max_length=100,
-            pattern="^[^/]*$",
+            max_length=MAX_VERSION,
         ),
     ] = None
     watch_seconds: Annotated[
@@ -79,6 +79,12 @@ class ModelSettings(BaseModel):
     def shadow_choice(self) -> ShadowChoice | None:
         """The version and the share that `shadow` names."""
         return None if self.shadow is None else ShadowChoice.parse(self.shadow)
+
+    @field_validator("model_name", "model_version")
+    @classmethod
+    def check_name(cls, value: str | None) -> str | None:
+        """Refuse what no bundle may be called."""
+        return None if value is None else checked_segment(value)
 
     @field_validator("shadow")
     @classmethod

@@ -13,7 +13,9 @@ from tests.support.tamper import Place, replaced
 WRONG: list[tuple[Place, Any, str]] = [
     (("name",), "", "name: found ''"),
     (("name",), "a/b", "name: found 'a/b'"),
-    (("name",), "x" * 201, "1 to 200 characters"),
+    (("name",), "..", "name: found '..'"),
+    (("name",), "a\nb", "name: found 'a\\nb'"),
+    (("name",), "x" * 201, "1 to 200 printable characters"),
     (("version",), "1/2", "version: found '1/2'"),
     (("task",), "ranking", "task: found 'ranking'"),
     (("task",), "regression", "link"),
