@@ -28,6 +28,7 @@ from probity.service.settings.shadow import ShadowChoice
 Array = npt.NDArray[Any]
 MODULE = "probity.service.models.shadow_process"
 MOST_ROWS = 64  # of a request
+ARRAYS = 6  # at most, that an answer has of so many numbers an example as the network has outputs
 # Each turn of the thread and of the process takes processor time, Python's lock and the caches from those that ask,
 # however few examples it is for: twenty a second raised their 99th percentile by a fifth, one a second did not.
 GATHER_SECONDS = 1.0
@@ -123,7 +124,8 @@ class Shadow:
             self._refuse(problem, rows)
             return
         few = prediction if rows == len(prediction) else prediction.rows(0, rows)
-        self._thread.note(Work(partial(_packed, shadow, few, inputs[:rows]), rows, inputs[:rows].size))
+        numbers = inputs[:rows].size + ARRAYS * few.mean.size
+        self._thread.note(Work(partial(_packed, shadow, few, inputs[:rows]), rows, numbers))
 
     def _refuse(self, problem: str, rows: int) -> None:
         self._lost.inc(rows)

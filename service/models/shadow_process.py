@@ -1,16 +1,18 @@
 """`python -m probity.service.models.shadow_process`: predict what another model has answered, and say how they differ.
 
-It has the lowest priority: whatever else runs comes first. Standard input holds a `Task` as a line of JSON, then
-frames of arrays (`frame`): `inputs` and the answer's, of several requests together. Standard output receives a line of
-JSON for each: the sums of `Differences`, or what went wrong. The other side is `probity.service.models.shadow`.
+Once it has loaded the bundle, it has the lowest priority: whatever else runs comes first. Standard input holds a `Task`
+as a line of JSON, then frames of arrays (`frame`): `inputs` and the answer's, of several requests together. Standard
+output receives a line of JSON for each: the sums of `Differences`, or what went wrong. The other side is
+`probity.service.models.shadow`.
 """
 
 import contextlib
 import json
 import math
+import os
 import struct
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -25,6 +27,7 @@ from probity.service.maths.disagreement import Differences
 
 Array = npt.NDArray[Any]
 SIZE = struct.Struct("<Q")
+LOADING_NICENESS = 5
 
 
 @dataclass(frozen=True)
@@ -70,12 +73,13 @@ def compared(predictor: Predictor, inputs: Array, answer: Mapping[str, Array]) -
     }
 
 
-def serve(stream: BinaryIO, out: BinaryIO) -> None:
-    """Answer until the stream ends."""
+def serve(stream: BinaryIO, out: BinaryIO, loaded: Callable[[], None] = lambda: None) -> None:
+    """Answer until the stream ends. loaded: called before the first answer."""
     task = Task(**json.loads(stream.readline()))
     predictor = Predictor.load(task.folder, threads=1, policy=Policy(**task.policy))
     if predictor.digest != task.digest:
         raise ValueError(f"{task.folder}: found the digest {predictor.digest}, expected {task.digest}")
+    loaded()
     while (arrays := next_frame(stream)) is not None:
         try:
             verdict: dict[str, Any] = compared(predictor, arrays.pop("inputs"), arrays)
@@ -91,11 +95,11 @@ def _told(error: Exception) -> dict[str, str]:
 
 def main() -> None:
     """Until the service closes the stream, or ends; what cannot be mended is told in a last line."""
-    run_when_idle()
+    os.nice(LOADING_NICENESS)  # with the lowest priority, a busy machine would never let it begin
     end_with_parent()
     with contextlib.suppress(BrokenPipeError):
         try:
-            serve(sys.stdin.buffer, sys.stdout.buffer)
+            serve(sys.stdin.buffer, sys.stdout.buffer, run_when_idle)
         except Exception as error:
             sys.stdout.buffer.write(json.dumps(_told(error)).encode() + b"\n")
             sys.stdout.buffer.flush()

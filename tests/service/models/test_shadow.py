@@ -2,10 +2,12 @@
 
 import io
 import json
+import os
 import signal
+import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from probity.service.models import shadow
 from probity.service.models.shadow import _Child
 from probity.service.models.shadow_process import Task, frame, next_frame, serve
 from probity.service.models.store import ModelStore
+from probity.service.monitoring.background import QUEUED_NUMBERS
 from probity.service.monitoring.metrics import Metrics
 from probity.service.settings.shadow import ShadowChoice
 from tests.support.bundles import FEATURE_SPEC, write_linear
@@ -98,6 +101,8 @@ def test_a_process_that_ended_says_so(tmp_path: Path) -> None:
     assert child.alive
     data = packed(Predictor.load(folder))
     assert child.ask(data, TIMEOUT)["examples"] == len(INPUTS)
+    if sys.platform == "linux":
+        assert os.sched_getscheduler(child._process.pid) == os.SCHED_IDLE  # noqa: SLF001
     child.kill()
     with pytest.raises(OSError, match=r"Broken pipe|ended with status"):
         child.ask(data, TIMEOUT)
@@ -181,6 +186,25 @@ def test_a_choice_that_compares_nothing_is_told(tmp_path: Path, choice: str, wor
     bundle(tmp_path / "1", "1")
     with starting(str(tmp_path / "1"), PROBITY_SHADOW=choice) as server:
         server.wait_for(words)
+
+
+def test_what_waits_is_bounded_by_what_the_answers_hold_too(tmp_path: Path) -> None:
+    """Of many classes, an answer holds far more than its inputs."""
+    outputs, rows = 2000, shadow.MOST_ROWS
+    predictor = Predictor.load(bundle(tmp_path / "1", "1", outputs=outputs))
+    answering = SimpleNamespace(name="a", version="1", manifest=predictor.manifest)
+    other = SimpleNamespace(**vars(answering) | {"version": "2"}, predictor=predictor, digest=predictor.digest)
+    store: Any = SimpleNamespace(loaded=lambda *_: other)
+    metrics = Metrics(CollectorRegistry())
+    found = shadow.Shadow(ShadowChoice("a", "2", 1.0), Policy(), store, metrics)
+    inputs = np.zeros((rows + 1, 4), np.float32)
+    prediction = predictor.predict(inputs)
+    for _ in range(5):
+        found.offer(cast("Any", answering), prediction, inputs)
+    room = QUEUED_NUMBERS // (shadow.ARRAYS * rows * outputs)
+    assert metrics.shadow_lost.labels("a", "2")._value.get() == (5 - room) * rows  # noqa: SLF001
+    held = sum(array.size for array in vars(prediction).values() if isinstance(array, np.ndarray))
+    assert held <= shadow.ARRAYS * prediction.mean.size
 
 
 def test_one_that_ended_is_started_again_later_however_many_ask(
