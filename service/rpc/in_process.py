@@ -48,7 +48,7 @@ class InProcess:
             raise
         finally:
             stream.drop()
-            self._note(client, method, scope["raw_path"].decode(), reply)
+            self._note(scope["client"][0], method, scope["raw_path"].decode(), reply)  # of a proxy, whom it names
         return reply
 
     async def _run(self, scope: dict[str, Any], stream: "_Stream", reply: Reply) -> None:

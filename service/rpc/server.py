@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from typing import Any
+from typing import Any, cast
 
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # it writes to stderr beside the log, in a form of its own
 
@@ -12,6 +12,7 @@ from google.protobuf import descriptor_pb2
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection
 from starlette.types import ASGIApp
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from probity.service.rpc.health import HEALTH, Health
 from probity.service.rpc.in_process import InProcess, Reply
@@ -43,7 +44,9 @@ class RpcServer:
     ) -> None:
         """running: the tasks that answer, which whoever stops the service waits for. keys: those of `app`."""
         self._settings, self.port = settings, 0
-        http = InProcess(app, running, _log if settings.access_log else _no_log)
+        # As uvicorn does over HTTP; its types are narrower than Starlette's.
+        trusting = ProxyHeadersMiddleware(cast("Any", app), list(settings.trusted_proxies))
+        http = InProcess(cast("ASGIApp", trusting), running, _log if settings.access_log else _no_log)
         described = descriptor_pb2.FileDescriptorProto()
         health_pb2.DESCRIPTOR.CopyToProto(described)
         protocol = Protocol([described])

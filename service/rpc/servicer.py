@@ -37,7 +37,10 @@ CODES = {
     504: Code.DEADLINE_EXCEEDED,
 }
 OF_KEYS = ("authorization", "x-api-key")
-PASSED_ON = (*OF_KEYS, "x-request-id", "x-request-timeout", "x-route-key", "traceparent", "tracestate")
+PASSED_ON = (
+    *OF_KEYS,
+    *("x-forwarded-for", "x-request-id", "x-request-timeout", "x-route-key", "traceparent", "tracestate"),
+)
 PUBLIC = frozenset({"ServerLive", "ServerReady"})  # for load balancers, which have no key
 EMPTY = PUBLIC | {"ServerMetadata"}  # their messages have no fields
 PASSED_BACK = ("retry-after", "x-request-id")

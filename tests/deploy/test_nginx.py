@@ -143,6 +143,8 @@ OUTSIDE = [
     "/docs",
     "/openapi.json",
     "/docs/assets/x",
+    "/v2/repository",
+    "/v2/repository/index",
     "/models/../metrics",
     "/models/%2e%2e/metrics",
     "/models/x%2F..%2F..%2Fmetrics",

@@ -216,9 +216,10 @@ def test_metrics_log_and_ids_are_those_of_http(both: tuple[Server, str], address
         ask = channel.unary_unary(f"/{SERVICE}/ModelMetadata")
         request = PROTOCOL["ModelMetadataRequest"](name="nobody").SerializeToString()
         with pytest.raises(grpc.RpcError) as refused:
-            ask(request, metadata=[("x-request-id", "given")], timeout=TIMEOUT)
+            ask(request, metadata=[("x-request-id", "given"), ("x-forwarded-for", "203.0.113.9")], timeout=TIMEOUT)
     assert dict(refused.value.trailing_metadata())["x-request-id"] == "given"
-    line = server.wait_for(r'"GET /v2/models/nobody HTTP/2" 404.*', start)[0]
+    # From whom a proxy on this machine names.
+    line = server.wait_for(r'203\.0\.113\.9\S* - "GET /v2/models/nobody HTTP/2" 404.*', start)[0]
     assert line.endswith("request=given")
     counted = r'probity_http_requests_total\{method="GET",route="/v2/models/\{name\}",status="404"\} [1-9]'
     assert re.search(counted, server.request("GET", "/metrics")[2].decode())
