@@ -1,6 +1,7 @@
 """Untrusted text: made safe to show in a log, a terminal or a metric's label, and compared with what was expected."""
 
 import difflib
+import unicodedata
 from collections.abc import Iterable
 
 
@@ -11,13 +12,14 @@ def printable(text: str) -> str:
 
 def is_segment(text: str) -> bool:
     """Whether `text` may be one part of a URL's path and of a folder's: neither empty nor one that leads elsewhere."""
-    return text.isprintable() and "/" not in text and text not in ("", ".", "..")
+    controls = any(unicodedata.category(each).startswith(("Cc", "Cs", "Zl", "Zp")) for each in text)
+    return not controls and "/" not in text and text not in ("", ".", "..")
 
 
 def checked_segment(text: str) -> str:
     """`text`; raises `ValueError` where it is none."""
     if not is_segment(text):
-        raise ValueError(f"found {text!r:.100}, expected printable characters without '/', and neither '.' nor '..'")
+        raise ValueError(f"found {text!r:.100}, expected no '/', no control characters, and neither '.' nor '..'")
     return text
 
 

@@ -3,6 +3,8 @@
 import math
 from dataclasses import dataclass
 
+from probity.service.format.text import is_segment
+
 EXPECTED = "NAME/VERSION@SHARE, such as digits/10@0.1, with a share above 0 and at most 1"
 
 
@@ -23,6 +25,6 @@ class ShadowChoice:
             number = float(share)
         except ValueError:
             number = math.nan
-        if not name or not version or not 0 < number <= 1:
+        if not (is_segment(name) and is_segment(version) and 0 < number <= 1):
             raise ValueError(f"found {text!r:.200}, expected {EXPECTED}")
         return cls(name, version, number)

@@ -48,13 +48,13 @@ def test_what_is_not_said_stays_and_a_signature_does_not(tmp_path: Path) -> None
     [
         (
             ["--name", "a/b"],
-            "--name: found 'a/b', expected 1 to 200 printable characters without '/', and neither '.' nor",
+            "--name: found 'a/b', expected 1 to 200 characters without '/'",
         ),
         (
             ["--name", ".."],
-            "--name: found '..', expected 1 to 200 printable characters without '/', and neither '.' nor",
+            "--name: found '..', expected 1 to 200 characters without '/'",
         ),
-        (["--version", "1\n2"], "--version: found '1\\n2', expected 1 to 100 printable characters"),
+        (["--version", "1\n2"], "--version: found '1\\n2', expected 1 to 100 characters"),
         ([], "expected --name, --version or both"),
         (["--name", "x", "--out", str(BUNDLE)], "holds a bundle (remedy: replace it with --force"),
     ],

@@ -15,7 +15,7 @@ WRONG: list[tuple[Place, Any, str]] = [
     (("name",), "a/b", "name: found 'a/b'"),
     (("name",), "..", "name: found '..'"),
     (("name",), "a\nb", "name: found 'a\\nb'"),
-    (("name",), "x" * 201, "1 to 200 printable characters"),
+    (("name",), "x" * 201, "1 to 200 characters"),
     (("version",), "1/2", "version: found '1/2'"),
     (("task",), "ranking", "task: found 'ranking'"),
     (("task",), "regression", "link"),
