@@ -26,7 +26,7 @@ FORMAT_MAJOR, FORMAT_MINOR = 1, 0
 FORMAT_VERSION = f"{FORMAT_MAJOR}.{FORMAT_MINOR}"
 
 MAX_MODEL_NAME, MAX_VERSION = 200, 100
-NAME_RULE = "1 to {} characters without '/' and control characters, and neither '.' nor '..'"
+NAME_RULE = "1 to {} characters without '/', and neither '.' nor '..'"
 MAX_OUTPUTS, MAX_CLASSES = 2**18, 2**15  # a service keeps a time series for each class
 
 Task = Literal["classification", "multilabel", "regression"]
