@@ -46,14 +46,8 @@ def test_what_is_not_said_stays_and_a_signature_does_not(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (
-            ["--name", "a/b"],
-            "--name: found 'a/b', expected 1 to 200 characters without '/'",
-        ),
-        (
-            ["--name", ".."],
-            "--name: found '..', expected 1 to 200 characters without '/'",
-        ),
+        (["--name", "a/b"], "--name: found 'a/b', expected 1 to 200 characters without '/'"),
+        (["--name", ".."], "--name: found '..', expected 1 to 200 characters without '/'"),
         ([], "expected --name, --version or both"),
         (["--name", "x", "--out", str(BUNDLE)], "holds a bundle (remedy: replace it with --force"),
     ],
