@@ -7,18 +7,19 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from probity.offline.config import FitConfig
 from probity.service.bundle import ImagePreprocessing, InputSpec
 
+from .config import FitConfig
+
 if TYPE_CHECKING:
-    from probity.offline.data.image_spec import image_spec
-    from probity.offline.export.errors import ExportError
-    from probity.offline.export.verify import VerificationError
-    from probity.offline.fit import fit_bundle
-    from probity.offline.laplace.posterior import FactorizationError
-    from probity.offline.network.finite import NotFiniteError
-    from probity.offline.runtime.checkpoint import CheckpointError
-    from probity.offline.runtime.distributed import DistributedError
+    from .data.image_spec import image_spec
+    from .export.errors import ExportError
+    from .export.verify import VerificationError
+    from .fit import fit_bundle
+    from .laplace.posterior import FactorizationError
+    from .network.finite import NotFiniteError
+    from .runtime.checkpoint import CheckpointError
+    from .runtime.distributed import DistributedError
 
 __all__ = [
     "CheckpointError",
@@ -34,19 +35,19 @@ __all__ = [
     "image_spec",
 ]
 NEED_TORCH = {
-    "CheckpointError": "probity.offline.runtime.checkpoint",
-    "DistributedError": "probity.offline.runtime.distributed",
-    "ExportError": "probity.offline.export.errors",
-    "FactorizationError": "probity.offline.laplace.posterior",
-    "NotFiniteError": "probity.offline.network.finite",
-    "VerificationError": "probity.offline.export.verify",
-    "fit_bundle": "probity.offline.fit",
-    "image_spec": "probity.offline.data.image_spec",
+    "CheckpointError": ".runtime.checkpoint",
+    "DistributedError": ".runtime.distributed",
+    "ExportError": ".export.errors",
+    "FactorizationError": ".laplace.posterior",
+    "NotFiniteError": ".network.finite",
+    "VerificationError": ".export.verify",
+    "fit_bundle": ".fit",
+    "image_spec": ".data.image_spec",
 }
 
 
 def __getattr__(name: str) -> Any:
     """Import what needs torch on first use, so that `probity serve` starts without it."""
     if name in NEED_TORCH:
-        return getattr(import_module(NEED_TORCH[name]), name)
+        return getattr(import_module(NEED_TORCH[name], __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

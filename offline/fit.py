@@ -12,51 +12,45 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from probity.offline.config import FitConfig
-from probity.offline.data.agreement import check_inputs_like
-from probity.offline.data.calibration_check import CalibrationCheck, target_warnings
-from probity.offline.data.description import Description, check_class_names, check_input_spec, check_is_spec
-from probity.offline.data.foreign import check_foreign, collect_foreign
-from probity.offline.data.given import GivenData, given_data, given_like
-from probity.offline.data.held_out import TUNING_SHARE, HeldOut, check_enough, collect_held_out
-from probity.offline.data.input_range import RangeMeter
-from probity.offline.data.likelihood import Regression
-from probity.offline.data.loaders import Batches, checked_batches
-from probity.offline.data.text_doubts import text_doubts
-from probity.offline.data.texts import TextEncoder, texts_alone, texts_in, with_text
-from probity.offline.data.typical_rows import typical_rows
-from probity.offline.estimate.duration import (
-    ADDED,
-    CURVATURE,
-    EXPORT,
-    HELD_OUT,
-    describe_duration,
-    predict_duration,
-)
-from probity.offline.estimate.job_memory import plan_job, plan_stand_in
-from probity.offline.estimate.memory import MemoryPlan
-from probity.offline.estimate.trial import check_whole_way
-from probity.offline.jacobian.jacobian import SubnetworkJacobian
-from probity.offline.job import Job, prepare, resolve_device
-from probity.offline.laplace.added_fit import fit_added_weights
-from probity.offline.laplace.calibration import calibrate
-from probity.offline.laplace.ggn import Curvature, accumulate_ggn
-from probity.offline.laplace.inference import infer
-from probity.offline.laplace.noise import residual_noise
-from probity.offline.laplace.temperature import plain_temperature
-from probity.offline.network.given_network import class_names_of, network_of
-from probity.offline.network.model_copy import usable
-from probity.offline.publish.bundle import publish
-from probity.offline.publish.fitted import Fitted
-from probity.offline.publish.served_form import check_size, choose_form
-from probity.offline.runtime.arrays import to_numpy
-from probity.offline.runtime.checkpoint import Checkpoint, checkpoint_folder
-from probity.offline.runtime.distributed import local_device, process_group
-from probity.offline.runtime.progress import Track, enter, expect, length_of, silent
-from probity.offline.runtime.resume import job_fingerprint, tensors_digest
-from probity.offline.selection.registry import check_options
-from probity.offline.selection.select import reachable_weights, select_subnetwork
 from probity.service.bundle import InputSpec, check_destination, check_writable
+
+from .config import FitConfig
+from .data.agreement import check_inputs_like
+from .data.calibration_check import CalibrationCheck, target_warnings
+from .data.description import Description, check_class_names, check_input_spec, check_is_spec
+from .data.foreign import check_foreign, collect_foreign
+from .data.given import GivenData, given_data, given_like
+from .data.held_out import TUNING_SHARE, HeldOut, check_enough, collect_held_out
+from .data.input_range import RangeMeter
+from .data.likelihood import Regression
+from .data.loaders import Batches, checked_batches
+from .data.text_doubts import text_doubts
+from .data.texts import TextEncoder, texts_alone, texts_in, with_text
+from .data.typical_rows import typical_rows
+from .estimate.duration import ADDED, CURVATURE, EXPORT, HELD_OUT, describe_duration, predict_duration
+from .estimate.job_memory import plan_job, plan_stand_in
+from .estimate.memory import MemoryPlan
+from .estimate.trial import check_whole_way
+from .jacobian.jacobian import SubnetworkJacobian
+from .job import Job, prepare, resolve_device
+from .laplace.added_fit import fit_added_weights
+from .laplace.calibration import calibrate
+from .laplace.ggn import Curvature, accumulate_ggn
+from .laplace.inference import infer
+from .laplace.noise import residual_noise
+from .laplace.temperature import plain_temperature
+from .network.given_network import class_names_of, network_of
+from .network.model_copy import usable
+from .publish.bundle import publish
+from .publish.fitted import Fitted
+from .publish.served_form import check_size, choose_form
+from .runtime.arrays import to_numpy
+from .runtime.checkpoint import Checkpoint, checkpoint_folder
+from .runtime.distributed import local_device, process_group
+from .runtime.progress import Track, enter, expect, length_of, silent
+from .runtime.resume import job_fingerprint, tensors_digest
+from .selection.registry import check_options
+from .selection.select import reachable_weights, select_subnetwork
 
 Say = Callable[[str], None]
 

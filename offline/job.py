@@ -6,24 +6,24 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from probity.offline.config import FitConfig
-from probity.offline.data.likelihood import Likelihood, are_labels, likelihood_of
-from probity.offline.data.loaders import Batches, Passes, checked_batches, first_batch
-from probity.offline.features.layers import FeatureLayers, choose_layers, named_layers
-from probity.offline.jacobian.find_head import find_head
-from probity.offline.jacobian.jacobian import SubnetworkJacobian
-from probity.offline.jacobian.linear_head import LinearHead
-from probity.offline.jacobian.output_rule import ALL_OUTPUTS, OutputRule, output_rule
-from probity.offline.jacobian.plan import make_jacobian
-from probity.offline.network.inputs import ONE_INPUT, InputForm, input_form
-from probity.offline.network.model_copy import check_private, copied_model, usable
-from probity.offline.network.outputs import PLAIN, OutputForm, refuse_sigmoid, refuse_softmax
-from probity.offline.network.reached import reached_parameters, unreached_note
-from probity.offline.network.unsupported import differentiated_for_the_first_time
-from probity.offline.network.weights import WeightLayout
-from probity.offline.runtime.available_memory import default_budget
-from probity.offline.runtime.distributed import DistributedContext
-from probity.offline.runtime.progress import Track, length_of
+from .config import FitConfig
+from .data.likelihood import Likelihood, are_labels, likelihood_of
+from .data.loaders import Batches, Passes, checked_batches, first_batch
+from .features.layers import FeatureLayers, choose_layers, named_layers
+from .jacobian.find_head import find_head
+from .jacobian.jacobian import SubnetworkJacobian
+from .jacobian.linear_head import LinearHead
+from .jacobian.output_rule import ALL_OUTPUTS, OutputRule, output_rule
+from .jacobian.plan import make_jacobian
+from .network.inputs import ONE_INPUT, InputForm, input_form
+from .network.model_copy import check_private, copied_model, usable
+from .network.outputs import PLAIN, OutputForm, refuse_sigmoid, refuse_softmax
+from .network.reached import reached_parameters, unreached_note
+from .network.unsupported import differentiated_for_the_first_time
+from .network.weights import WeightLayout
+from .runtime.available_memory import default_budget
+from .runtime.distributed import DistributedContext
+from .runtime.progress import Track, length_of
 
 FEW = 16
 LABELS_NOTE = (

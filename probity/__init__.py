@@ -13,9 +13,7 @@ import importlib.metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from probity.estimators import ProbityClassifier, ProbityRegressor
     from probity.offline import FitConfig, fit_bundle, image_spec
-    from probity.scoring.batches import BatchScorer
     from probity.service import (
         BundleError,
         ImagePreprocessing,
@@ -29,6 +27,9 @@ if TYPE_CHECKING:
         write_bundle,
     )
     from probity.service.client import AsyncClient, Client, ProbityError
+
+    from .estimators import ProbityClassifier, ProbityRegressor
+    from .scoring.batches import BatchScorer
 
 __all__ = [
     "AsyncClient",
@@ -55,11 +56,11 @@ __all__ = [
 # Where a name comes from, and the extra of the install that it needs; every other name is of the base install.
 OPTIONAL: dict[str, tuple[str, str | None]] = {
     "AsyncClient": ("probity.service.client", "client"),
-    "BatchScorer": ("probity.scoring.batches", None),
+    "BatchScorer": (".scoring.batches", None),
     "Client": ("probity.service.client", "client"),
     "ProbityError": ("probity.service.client", "client"),
-    "ProbityClassifier": ("probity.estimators", "offline"),
-    "ProbityRegressor": ("probity.estimators", "offline"),
+    "ProbityClassifier": (".estimators", "offline"),
+    "ProbityRegressor": (".estimators", "offline"),
     "FitConfig": ("probity.offline", "offline"),
     "fit_bundle": ("probity.offline", "offline"),
     "image_spec": ("probity.offline", "offline"),
@@ -73,7 +74,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, extra = OPTIONAL.get(name, ("probity.service", None))
     try:
-        return getattr(importlib.import_module(module), name)
+        return getattr(importlib.import_module(module, __name__), name)
     except ModuleNotFoundError as error:
         if extra is None:
             raise

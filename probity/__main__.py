@@ -19,7 +19,7 @@ def main() -> None:
         signal.signal(signal.SIGTERM, _terminate)
     # FastAPI ends with a traceback where this names what is not installed, in commands that trace nothing too.
     os.environ.pop("OTEL_PROPAGATORS", None)
-    from probity.cli import app
+    from .cli import app
 
     try:
         app(prog_name="probity")

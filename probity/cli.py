@@ -13,12 +13,6 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from probity.card import print_card, print_error, print_lines, print_standalone
-from probity.evaluation_table import check_json, evaluation_json, print_evaluation, write_json
-from probity.fit_options import parsed, with_config_options
-from probity.option_types import share_of, version_share, whole_number
-from probity.pin import pin_version
-from probity.policy_options import open_predictor, with_policy_options
 from probity.service.__main__ import serve
 from probity.service.bundle import BundleError, read_bundle
 from probity.service.format.files import MANIFEST, check_new, check_writable, replace_file
@@ -28,8 +22,15 @@ from probity.service.keys import sign
 from probity.service.process.startup_signals import Terminated
 from probity.service.remote.places import FORMS
 from probity.service.remote.push import push
-from probity.tag import tag_bundle
-from probity.transfer import local_bundle, pull_bundle
+
+from .card import print_card, print_error, print_lines, print_standalone
+from .evaluation_table import check_json, evaluation_json, print_evaluation, write_json
+from .fit_options import parsed, with_config_options
+from .option_types import share_of, version_share, whole_number
+from .pin import pin_version
+from .policy_options import open_predictor, with_policy_options
+from .tag import tag_bundle
+from .transfer import local_bundle, pull_bundle
 
 
 def _show_version(asked: bool) -> None:
@@ -339,8 +340,8 @@ def score(
 
     A run that was killed goes on where it was.
     """
-    from probity.scoring.command import with_progress
-    from probity.scoring.job import score_file
+    from .scoring.command import with_progress
+    from .scoring.job import score_file
 
     try:
         if bundle.is_file() and (inputs / MANIFEST).is_file():
@@ -389,8 +390,8 @@ def compare(
     policy: dict[str, Any],
 ) -> None:
     """Say how the predictions of two bundles differ: labels, rejections and p-values, with 95 % intervals."""
-    from probity.comparison import compare_on, print_differences
-    from probity.scoring.command import with_progress
+    from .comparison import compare_on, print_differences
+    from .scoring.command import with_progress
 
     found = []
 
@@ -541,7 +542,7 @@ def demo(
 ) -> None:
     """Train an image classifier, fit its bundle, serve it, and ask it about an image and about something else."""
     need_torch()
-    from probity.demo import run_demo
+    from .demo import run_demo
 
     with explained_errors(hint=False):
         run_demo(out, port, keep, dataset)

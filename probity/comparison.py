@@ -4,12 +4,13 @@ from pathlib import Path
 
 from rich.table import Table
 
-from probity.card import console
-from probity.scoring.inputs import Source
-from probity.scoring.job import Report, open_source
-from probity.scoring.texts import TextColumn
 from probity.service.inference.predictor import Predictor
 from probity.service.maths.disagreement import Differences, mean_interval, share_interval
+
+from .card import console
+from .scoring.inputs import Source
+from .scoring.job import Report, open_source
+from .scoring.texts import TextColumn
 
 NAMES = {
     "changed": "answered otherwise",

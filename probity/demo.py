@@ -18,13 +18,14 @@ import httpx
 import numpy as np
 from PIL import Image
 
-from probity.card import console, print_card
-from probity.evaluation_table import print_evaluation
 from probity.offline.recipes.load import load_recipe
 from probity.offline.recipes.run import evaluate_recipe, fit_recipe
 from probity.offline.runtime.arrays import Array
 from probity.service.format.text import suggestion
 from probity.service.inference.predictor import Predictor
+
+from .card import console, print_card
+from .evaluation_table import print_evaluation
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 START_SECONDS = 60

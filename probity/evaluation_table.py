@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 from rich.table import Table
 
-from probity.card import console
 from probity.service.bundle import read_manifest
 from probity.service.format.files import misplaced_file, replace_file
 from probity.service.inference.policy import Policy
+
+from .card import console
 
 if TYPE_CHECKING:
     from probity.offline.evaluation.evaluate import Evaluation

@@ -23,15 +23,16 @@ from typing import Any
 
 import numpy as np
 
-from probity.scoring.batches import column_kinds, predicted_columns
-from probity.scoring.texts import COLUMN
 from probity.service.bundle import MANIFEST, README, SIGNATURE, Bundle, BundleError, Manifest, read_bundle
 from probity.service.format.files import ELSEWHERE, write_file
 from probity.service.inference.frames import is_frame
 from probity.service.inference.policy import Policy
 from probity.service.inference.predictor import Predictor
 from probity.service.security.signing import TrustedKeys
-from probity.transfer import trusted_by_environment
+
+from .scoring.batches import column_kinds, predicted_columns
+from .scoring.texts import COLUMN
+from .transfer import trusted_by_environment
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # a user who wants telemetry sets it to false
 

@@ -8,10 +8,11 @@ from typing import Annotated, Any, get_args, get_origin
 import typer
 from pydantic.fields import FieldInfo
 
-from probity.option_types import number
 from probity.service.inference.policy import Policy
 from probity.service.inference.predictor import Predictor
 from probity.service.models.cpu_share import useful_threads
+
+from .option_types import number
 
 
 def with_policy_options(command: Callable[..., None]) -> Callable[..., None]:

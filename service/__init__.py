@@ -10,9 +10,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from probity.service.bundle import BundleError, ImagePreprocessing, InputSpec, Manifest, read_bundle, write_bundle
-    from probity.service.inference.policy import Policy
-    from probity.service.inference.predictor import NonFinitePrediction, Prediction, Predictor
+    from .bundle import BundleError, ImagePreprocessing, InputSpec, Manifest, read_bundle, write_bundle
+    from .inference.policy import Policy
+    from .inference.predictor import NonFinitePrediction, Prediction, Predictor
 
 __all__ = [
     "BundleError",
@@ -27,12 +27,12 @@ __all__ = [
     "write_bundle",
 ]
 MODULES = {
-    **dict.fromkeys(("NonFinitePrediction", "Prediction", "Predictor"), "probity.service.inference.predictor"),
-    "Policy": "probity.service.inference.policy",
+    **dict.fromkeys(("NonFinitePrediction", "Prediction", "Predictor"), ".inference.predictor"),
+    "Policy": ".inference.policy",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(MODULES.get(name, "probity.service.bundle")), name)
+    return getattr(importlib.import_module(MODULES.get(name, ".bundle"), __name__), name)

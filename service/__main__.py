@@ -5,7 +5,7 @@ import os
 # FastAPI ends with a traceback where this names what is not installed; the service knows W3C's `traceparent` alone.
 os.environ.pop("OTEL_PROPAGATORS", None)
 
-from probity.service.process.startup_signals import StartupSignals
+from .process.startup_signals import StartupSignals
 
 if __name__ == "__main__":
     StartupSignals()
@@ -19,25 +19,25 @@ from typing import Annotated, Any, NoReturn
 import typer
 from pydantic import ValidationError
 
-from probity.service.app import VERSION
-from probity.service.bundle import MANIFEST, BundleError
-from probity.service.environment.cpu import available_cpus
-from probity.service.environment.opentelemetry import trace_destination
-from probity.service.feedback.receipts import SecretFileError, read_secrets
-from probity.service.format.text import printable
-from probity.service.format.validation import refused_value
-from probity.service.models.elsewhere import fetch_bundles
-from probity.service.models.folders import bundles_in
-from probity.service.models.loading import load_named
-from probity.service.monitoring.audit_file import AuditFileError, open_audit
-from probity.service.process.forced_exit import ForcedExit
-from probity.service.process.logs import log_config
-from probity.service.process.server import build_server
-from probity.service.process.supervisor import METRICS_FOLDER, listener, supervise
-from probity.service.process.uvicorn_support import UnsupportedUvicornError, check_uvicorn
-from probity.service.process.worker import STARTUP_FAILURE
-from probity.service.security.api_keys import KeyFileError, KeyRing
-from probity.service.settings import PREFIX, Settings, UnknownSettingError, load_settings
+from .app import VERSION
+from .bundle import MANIFEST, BundleError
+from .environment.cpu import available_cpus
+from .environment.opentelemetry import trace_destination
+from .feedback.receipts import SecretFileError, read_secrets
+from .format.text import printable
+from .format.validation import refused_value
+from .models.elsewhere import fetch_bundles
+from .models.folders import bundles_in
+from .models.loading import load_named
+from .monitoring.audit_file import AuditFileError, open_audit
+from .process.forced_exit import ForcedExit
+from .process.logs import log_config
+from .process.server import build_server
+from .process.supervisor import METRICS_FOLDER, listener, supervise
+from .process.uvicorn_support import UnsupportedUvicornError, check_uvicorn
+from .process.worker import STARTUP_FAILURE
+from .security.api_keys import KeyFileError, KeyRing
+from .settings import PREFIX, Settings, UnknownSettingError, load_settings
 
 MOST_WORKERS_PER_CPU = 8  # one is enough
 log = logging.getLogger("probity")
@@ -219,7 +219,7 @@ def _check_traces(settings: Settings) -> None:
         _fail(f"traces ({PREFIX}TRACES): traces need packages of their own: pip install {packages}")
     try:
         if trace_destination(os.environ) is not None:
-            from probity.service.monitoring.tracing import Tracing  # needs packages of its own
+            from .monitoring.tracing import Tracing  # needs packages of its own
 
             Tracing.check(VERSION)
     except ValueError as error:

@@ -15,36 +15,36 @@ from prometheus_client import CollectorRegistry
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
-from probity.service.batching import ComputeThreads
-from probity.service.environment.opentelemetry import trace_destination
-from probity.service.feedback.receipts import ReceiptSigner, read_secrets
-from probity.service.format.text import printable
-from probity.service.http.errors import TRANSLATIONS, problem_of
-from probity.service.http.middleware import METRICS_PATH, ApiKeys, RequestIds, RequestMetrics, SecurityHeaders, secured
-from probity.service.http.problems import render
-from probity.service.inference.graph import NetworkFailed
-from probity.service.inference.policy import Policy
-from probity.service.inference.predictor import Predictor
-from probity.service.models.cpu_share import all_threads
-from probity.service.models.elsewhere import Elsewhere
-from probity.service.models.feedback import Feedback
-from probity.service.models.loading import load_predictor
-from probity.service.models.repository import Repository
-from probity.service.models.served import ServedModel
-from probity.service.models.shadow import Shadow
-from probity.service.models.store import ModelStore
-from probity.service.models.trials import Trials
-from probity.service.monitoring.audit import AuditTrail
-from probity.service.monitoring.audit_file import open_audit
-from probity.service.monitoring.metrics import Metrics
-from probity.service.routes import docs, operations, playground, predict, v2
-from probity.service.routes import feedback as feedback_route
-from probity.service.runtime import Runtime
-from probity.service.security.api_keys import KeyRing
-from probity.service.settings import Settings
+from .batching import ComputeThreads
+from .environment.opentelemetry import trace_destination
+from .feedback.receipts import ReceiptSigner, read_secrets
+from .format.text import printable
+from .http.errors import TRANSLATIONS, problem_of
+from .http.middleware import METRICS_PATH, ApiKeys, RequestIds, RequestMetrics, SecurityHeaders, secured
+from .http.problems import render
+from .inference.graph import NetworkFailed
+from .inference.policy import Policy
+from .inference.predictor import Predictor
+from .models.cpu_share import all_threads
+from .models.elsewhere import Elsewhere
+from .models.feedback import Feedback
+from .models.loading import load_predictor
+from .models.repository import Repository
+from .models.served import ServedModel
+from .models.shadow import Shadow
+from .models.store import ModelStore
+from .models.trials import Trials
+from .monitoring.audit import AuditTrail
+from .monitoring.audit_file import open_audit
+from .monitoring.metrics import Metrics
+from .routes import docs, operations, playground, predict, v2
+from .routes import feedback as feedback_route
+from .runtime import Runtime
+from .security.api_keys import KeyRing
+from .settings import Settings
 
 if TYPE_CHECKING:
-    from probity.service.monitoring.tracing import Tracing
+    from .monitoring.tracing import Tracing
 
 DESCRIPTION = "Predictions that say how sure they are, and say no when they should."
 VERSION = "0.1.0"
@@ -108,7 +108,7 @@ def create_app(
     app.add_middleware(SecurityHeaders)
     app.add_middleware(RequestMetrics, metrics=metrics)
     if _traced(settings):
-        from probity.service.http.tracing import Traces  # needs packages of its own
+        from .http.tracing import Traces  # needs packages of its own
 
         app.add_middleware(Traces)
     app.add_middleware(RequestIds)
@@ -137,7 +137,7 @@ def _traced(settings: Settings) -> bool:
 def _tracing(settings: Settings, metrics: Metrics) -> "Tracing | None":
     if not _traced(settings):
         return None
-    from probity.service.monitoring.tracing import Tracing  # needs packages of its own
+    from .monitoring.tracing import Tracing  # needs packages of its own
 
     return Tracing(VERSION, metrics.spans, metrics.spans_sent)
 

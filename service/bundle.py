@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy.typing as npt
 
-from probity.service.format.calibration_tensors import (
+from .format.calibration_tensors import (
     REFERENCE_LEVELS,
     CalibrationTensors,
     calibration_from_bytes,
     calibration_to_bytes,
     check_scoring,
 )
-from probity.service.format.files import (
+from .format.files import (
     CALIBRATION,
     MANIFEST,
     MODEL,
@@ -43,10 +43,10 @@ from probity.service.format.files import (
     with_folder,
     write_file,
 )
-from probity.service.format.manifest import FORMAT_VERSION, Manifest
-from probity.service.format.manifest_input import ImagePreprocessing, InputPart, InputRange, InputSpec, InputText
-from probity.service.format.manifest_json import check_input
-from probity.service.format.manifest_parts import (
+from .format.manifest import FORMAT_VERSION, Manifest
+from .format.manifest_input import ImagePreprocessing, InputPart, InputRange, InputSpec, InputText
+from .format.manifest_json import check_input
+from .format.manifest_parts import (
     AddedWeights,
     Calibration,
     ComparedScore,
@@ -67,19 +67,19 @@ from probity.service.format.manifest_parts import (
     Tried,
     Verification,
 )
-from probity.service.format.model_card import model_card
-from probity.service.format.posterior_tensors import (
+from .format.model_card import model_card
+from .format.posterior_tensors import (
     check_posterior,
     pack_lower_triangle,
     posterior_from_bytes,
     posterior_to_bytes,
     unpack_lower_triangle,
 )
-from probity.service.format.rules import ManifestError
-from probity.service.format.seal import MAX_MANIFEST_BYTES, SEAL, manifest_from_bytes, manifest_to_bytes, seal
-from probity.service.format.signature import MAX_FILE_BYTES as MAX_SIGNATURE_BYTES
-from probity.service.format.signature import Signature, Verify, signature_from_bytes
-from probity.service.maths.posterior_factor import CholeskyPosterior
+from .format.rules import ManifestError
+from .format.seal import MAX_MANIFEST_BYTES, SEAL, manifest_from_bytes, manifest_to_bytes, seal
+from .format.signature import MAX_FILE_BYTES as MAX_SIGNATURE_BYTES
+from .format.signature import Signature, Verify, signature_from_bytes
+from .maths.posterior_factor import CholeskyPosterior
 
 __all__ = [
     "CALIBRATION",

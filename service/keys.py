@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from probity.service.bundle import BundleError
-from probity.service.security.api_keys import KeyFileError, new_key
-from probity.service.security.signing import SigningKeyError, load_signing_key, new_signing_key, sign_bundle
+from .bundle import BundleError
+from .security.api_keys import KeyFileError, new_key
+from .security.signing import SigningKeyError, load_signing_key, new_signing_key, sign_bundle
 
 DEFAULT_NAME = "signing-key.pem"
 app = typer.Typer(name="keys", no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)

@@ -1,11 +1,5 @@
 """The predictor under its public name; it is in `probity.service.inference.predictor`."""
 
-from probity.service.inference.predictor import (
-    NonFinitePrediction,
-    PlainPrediction,
-    Prediction,
-    Predictor,
-    check_finite,
-)
+from .inference.predictor import NonFinitePrediction, PlainPrediction, Prediction, Predictor, check_finite
 
 __all__ = ["NonFinitePrediction", "PlainPrediction", "Prediction", "Predictor", "check_finite"]

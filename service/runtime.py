@@ -14,31 +14,31 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy.typing as npt
 from fastapi import Request
 
-from probity.service.batching import ClientDeadlineExceeded, ComputeThreads, DeadlineExceeded
-from probity.service.codec.arrays import InputLimits
-from probity.service.codec.decoders.pool import DecoderPool
-from probity.service.environment.memory import resident_bytes
-from probity.service.http.admission import ByteBudget
-from probity.service.http.arrival import arrived_at
-from probity.service.http.problems import ProblemError
-from probity.service.http.request_id import current_id, random_id
-from probity.service.inference.decision import Decision
-from probity.service.models.audit_lines import Asker, audit_lines
-from probity.service.models.cpu_share import all_threads
-from probity.service.models.elsewhere import Elsewhere
-from probity.service.models.feedback import Feedback
-from probity.service.models.repository import Repository
-from probity.service.models.served import AnyPrediction, ServedModel
-from probity.service.models.shadow import Shadow
-from probity.service.models.store import ModelStore
-from probity.service.monitoring.audit import AuditTrail, Lines
-from probity.service.monitoring.exposition import Form, exposition
-from probity.service.monitoring.metrics import Metrics
-from probity.service.monitoring.shared_scrape import SharedScrape
-from probity.service.settings import Settings
+from .batching import ClientDeadlineExceeded, ComputeThreads, DeadlineExceeded
+from .codec.arrays import InputLimits
+from .codec.decoders.pool import DecoderPool
+from .environment.memory import resident_bytes
+from .http.admission import ByteBudget
+from .http.arrival import arrived_at
+from .http.problems import ProblemError
+from .http.request_id import current_id, random_id
+from .inference.decision import Decision
+from .models.audit_lines import Asker, audit_lines
+from .models.cpu_share import all_threads
+from .models.elsewhere import Elsewhere
+from .models.feedback import Feedback
+from .models.repository import Repository
+from .models.served import AnyPrediction, ServedModel
+from .models.shadow import Shadow
+from .models.store import ModelStore
+from .monitoring.audit import AuditTrail, Lines
+from .monitoring.exposition import Form, exposition
+from .monitoring.metrics import Metrics
+from .monitoring.shared_scrape import SharedScrape
+from .settings import Settings
 
 if TYPE_CHECKING:
-    from probity.service.monitoring.tracing import Tracing
+    from .monitoring.tracing import Tracing
 
 Array = npt.NDArray[Any]
 T = TypeVar("T")

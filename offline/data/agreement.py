@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from probity.offline.data.likelihood import are_labels, likelihood_of
 from probity.service.format.manifest import Task
+
+from .likelihood import are_labels, likelihood_of
 
 
 def check_inputs_like(inputs: Tensor, example: Tensor, name: str, of: str = "train_loader") -> None:

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from probity.offline.data.held_out import HeldOut
-from probity.offline.data.likelihood import Classification, Likelihood, Multilabel
-from probity.offline.runtime.arrays import Array, to_numpy
+from ..runtime.arrays import Array, to_numpy
+from .held_out import HeldOut
+from .likelihood import Classification, Likelihood, Multilabel
 
 ENOUGH = 10  # examples a class: with equal shares, a given one is absent by chance with a probability of e^-10
 MOST_NAMED = 10

@@ -6,10 +6,11 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from probity.offline.config import FitConfig
-from probity.offline.data.typical_rows import Rows
-from probity.offline.section import Section
 from probity.service.bundle import InputPart, InputSpec, ManifestError, check_input
+
+from ..config import FitConfig
+from ..section import Section
+from .typical_rows import Rows
 
 
 @dataclass(frozen=True)

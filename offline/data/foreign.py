@@ -5,10 +5,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from probity.offline.config import COMPARED_SCORES, FitConfig
-from probity.offline.data.agreement import check_inputs_like
-from probity.offline.data.loaders import Batches, checked_batches
 from probity.service.bundle import InputPart
+
+from ..config import COMPARED_SCORES, FitConfig
+from .agreement import check_inputs_like
+from .loaders import Batches, checked_batches
 
 MOST_EXAMPLES = 2000
 

@@ -10,17 +10,9 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from probity.offline.data.shifts import (
-    Kind,
-    changed,
-    inversion,
-    kind_of,
-    random_tokens,
-    stream,
-    uniform,
-    value_range,
-)
 from probity.service.bundle import InputPart
+
+from .shifts import Kind, changed, inversion, kind_of, random_tokens, stream, uniform, value_range
 
 Change = Callable[[Tensor, torch.Generator], Tensor]
 FOREIGN_EXAMPLES = 100  # of each kind: shares to within 10 %, in the time of a few hundred predictions

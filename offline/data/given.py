@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
-from probity.offline.data.loaders import Batches, check_loader, refuse_sparse
-from probity.offline.data.texts import TextEncoder, TextExamples, texts_in
-from probity.offline.network.inputs import is_several, refuse_frames
-from probity.offline.runtime.arrays import Array
 from probity.service.inference.frames import frame_array, frame_columns, is_frame, numbers_of
 from probity.service.inference.texts import texts_of
+
+from ..network.inputs import is_several, refuse_frames
+from ..runtime.arrays import Array
+from .loaders import Batches, check_loader, refuse_sparse
+from .texts import TextEncoder, TextExamples, texts_in
 
 BATCH_SIZE = 128
 GIVE_TEXTS = "give (texts, labels), such as (list(texts), labels) or (frame['text'], frame['label'])"

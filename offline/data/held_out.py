@@ -7,10 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from probity.offline.data.likelihood import Likelihood
-from probity.offline.runtime.arrays import Array
-from probity.offline.runtime.progress import Track
 from probity.service.maths.rejection import minimum_calibration_examples
+
+from ..runtime.arrays import Array
+from ..runtime.progress import Track
+from .likelihood import Likelihood
 
 TUNING_SHARE = 0.5  # of the examples, where anything is tuned
 

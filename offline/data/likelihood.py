@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from probity.offline.runtime.arrays import Array
 from probity.service.format.manifest import Task
 from probity.service.inference.graph import GraphOutputs
 from probity.service.inference.prediction import Prediction, Predictive
 from probity.service.maths.predictive import Link, label_log_likelihood, link_approx, predictive_std
 from probity.service.maths.score_outputs import NO_FEATURES
 from probity.service.maths.scores import EPISTEMIC_STD, PREDICTIVE_ENTROPY, Scoring
+
+from ..runtime.arrays import Array
 
 
 @dataclass(frozen=True)

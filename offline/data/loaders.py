@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from probity.offline.data.stacking import stacking_problem
-from probity.offline.network.inputs import check_parts, is_several, pack
 from probity.service.bundle import InputPart
 from probity.service.format.manifest_input import LARGEST
+
+from ..network.inputs import check_parts, is_several, pack
+from .stacking import stacking_problem
 
 Batches = Iterable[Any]
 MOST_NAMED = 3

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from probity.offline.data.packed_tokens import are_tokens, change_tokens
-from probity.offline.network.invented import for_invented
 from probity.service.bundle import InputPart
+
+from ..network.invented import for_invented
+from .packed_tokens import are_tokens, change_tokens
 
 Kind = Literal["images", "table", "tokens", "other"]
 ShiftName = Literal[

@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from probity.offline.data.texts import TextEncoder
-from probity.offline.network.inputs import InputForm
-from probity.offline.network.model_copy import private_copy
-from probity.offline.network.outputs import OutputForm
-from probity.offline.runtime.arrays import Array
 from probity.service.format.manifest_input import TokenKind
 from probity.service.inference.texts import tokenizer_of
+
+from ..network.inputs import InputForm
+from ..network.model_copy import private_copy
+from ..network.outputs import OutputForm
+from ..runtime.arrays import Array
+from .texts import TextEncoder
 
 FEW = 8  # texts that are tried
 ALLOWED = 1e-2  # difference relative to the largest output

@@ -8,11 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from probity.offline.data.packed_tokens import KINDS
-from probity.offline.network.inputs import argument_names
 from probity.service.bundle import InputSpec, InputText, ManifestError
 from probity.service.format.manifest_input import TokenKind
 from probity.service.inference.texts import TextReader, check_texts, texts_of, tokenizer_of
+
+from ..network.inputs import argument_names
+from .packed_tokens import KINDS
 
 MOST_TOKENS = 512  # where the tokenizer itself cuts no shorter
 COMPARED = 64  # texts

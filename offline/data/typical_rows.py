@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from probity.offline.data.held_out import HeldOut
-from probity.offline.runtime.arrays import Array, to_numpy
 from probity.service.bundle import InputSpec
+
+from ..runtime.arrays import Array, to_numpy
+from .held_out import HeldOut
 
 MOST_FEATURES = 100  # the page has no form for more
 MOST_ROWS = 6  # of the classes, and of the groups

@@ -5,26 +5,21 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from probity.offline.config import COMPARED_SCORES
-from probity.offline.data.foreigners import FOREIGN_EXAMPLES
-from probity.offline.data.shifts import MOST_SHIFTS, available_shifts
-from probity.offline.estimate.memory import MemoryPlan
-from probity.offline.estimate.timing import (
-    MatrixSeconds,
-    derivation_seconds,
-    forward_seconds,
-    seconds_per_example,
-)
-from probity.offline.features.added_weights import LINK_FEATURES, SCORE_FEATURES
-from probity.offline.job import Job
-from probity.offline.laplace.added_fit import MOST_EXAMPLES
-from probity.offline.laplace.inference import needs_spectrum
-from probity.offline.laplace.scoring import SHIFTED_EXAMPLES
-from probity.offline.runtime.progress import length_of, readable_seconds
-from probity.offline.selection.registry import ALL_EXAMPLES, strategy_of
-from probity.offline.selection.select import spread
-from probity.offline.selection.strategies.auto import EXAMPLES
-from probity.offline.selection.strategies.novelty import NOVELTY_EXAMPLES
+from ..config import COMPARED_SCORES
+from ..data.foreigners import FOREIGN_EXAMPLES
+from ..data.shifts import MOST_SHIFTS, available_shifts
+from ..features.added_weights import LINK_FEATURES, SCORE_FEATURES
+from ..job import Job
+from ..laplace.added_fit import MOST_EXAMPLES
+from ..laplace.inference import needs_spectrum
+from ..laplace.scoring import SHIFTED_EXAMPLES
+from ..runtime.progress import length_of, readable_seconds
+from ..selection.registry import ALL_EXAMPLES, strategy_of
+from ..selection.select import spread
+from ..selection.strategies.auto import EXAMPLES
+from ..selection.strategies.novelty import NOVELTY_EXAMPLES
+from .memory import MemoryPlan
+from .timing import MatrixSeconds, derivation_seconds, forward_seconds, seconds_per_example
 
 # The parts of a fit.
 SELECTION, CURVATURE, ADDED = "selection", "curvature", "added weights"

@@ -3,15 +3,15 @@
 import torch
 from torch import Tensor
 
-from probity.offline.estimate.memory import MemoryPlan, plan_memory
-from probity.offline.estimate.stage_memory import MatrixStep
-from probity.offline.job import Job
-from probity.offline.laplace.added_fit import added_bytes
-from probity.offline.laplace.inference import needs_spectrum
-from probity.offline.laplace.posterior import factor
-from probity.offline.network.unsupported import differentiated_for_the_first_time
-from probity.offline.selection.registry import strategy_of
-from probity.offline.selection.select import spread
+from ..job import Job
+from ..laplace.added_fit import added_bytes
+from ..laplace.inference import needs_spectrum
+from ..laplace.posterior import factor
+from ..network.unsupported import differentiated_for_the_first_time
+from ..selection.registry import strategy_of
+from ..selection.select import spread
+from .memory import MemoryPlan, plan_memory
+from .stage_memory import MatrixStep
 
 
 def plan_stand_in(job: Job, reach: Tensor, held_bytes: int) -> MemoryPlan:

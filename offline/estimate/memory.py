@@ -11,22 +11,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from probity.offline.data.likelihood import Likelihood
-from probity.offline.estimate.stage_memory import (
-    MatrixStep,
-    Stage,
-    copies,
-    diagonal_stage,
-    export_stage,
-    least_check,
-    row_stages,
-)
-from probity.offline.jacobian.linear_head import LinearHead
-from probity.offline.jacobian.output_rule import ALL_OUTPUTS, OutputRule
-from probity.offline.laplace.ggn import MAX_ROWS
-from probity.offline.network.weights import WeightLayout
-from probity.offline.runtime.available_memory import CHUNK_BYTES, OVERHEAD_BYTES, default_budget, model_bytes
-from probity.offline.runtime.peak_memory import FLOAT64
+from ..data.likelihood import Likelihood
+from ..jacobian.linear_head import LinearHead
+from ..jacobian.output_rule import ALL_OUTPUTS, OutputRule
+from ..laplace.ggn import MAX_ROWS
+from ..network.weights import WeightLayout
+from ..runtime.available_memory import CHUNK_BYTES, OVERHEAD_BYTES, default_budget, model_bytes
+from ..runtime.peak_memory import FLOAT64
+from .stage_memory import MatrixStep, Stage, copies, diagonal_stage, export_stage, least_check, row_stages
 
 MIB = 2**20
 EIGENVALUES: Mapping[str, MatrixStep] = {"eigenvalues": torch.linalg.eigh}

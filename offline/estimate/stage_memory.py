@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from probity.offline.data.likelihood import Likelihood
-from probity.offline.jacobian.jacobian import SubnetworkJacobian
-from probity.offline.jacobian.linear_head import LinearHead
-from probity.offline.jacobian.output_rule import OutputRule
-from probity.offline.jacobian.plan import make_jacobian
-from probity.offline.laplace.ggn import add_curvature, write_root
-from probity.offline.laplace.gram import UPDATE_ROWS
-from probity.offline.network.weights import WeightLayout
-from probity.offline.runtime.peak_memory import FLOAT64, peak_bytes
+from ..data.likelihood import Likelihood
+from ..jacobian.jacobian import SubnetworkJacobian
+from ..jacobian.linear_head import LinearHead
+from ..jacobian.output_rule import OutputRule
+from ..jacobian.plan import make_jacobian
+from ..laplace.ggn import add_curvature, write_root
+from ..laplace.gram import UPDATE_ROWS
+from ..network.weights import WeightLayout
+from ..runtime.peak_memory import FLOAT64, peak_bytes
 
 # On what is measured. glibc's allocator keeps what was freed in pieces that fit nothing later: over many chunks the
 # process was seen to grow to 1.7 times the tensors alive.

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from probity.offline.data.likelihood import Likelihood
-from probity.offline.jacobian.jacobian import SubnetworkJacobian
-from probity.offline.laplace.ggn import write_root
-from probity.offline.laplace.gram import UPDATE_ROWS, Gram, update_multiplications
+from ..data.likelihood import Likelihood
+from ..jacobian.jacobian import SubnetworkJacobian
+from ..laplace.ggn import write_root
+from ..laplace.gram import UPDATE_ROWS, Gram, update_multiplications
 
 TIMED_ROWS = 16
 TIMED_SIZE = 512

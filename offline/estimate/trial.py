@@ -8,22 +8,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from probity.offline.export.errors import ExportError
-from probity.offline.export.graph import export_jacobian
-from probity.offline.export.verify import LOOSEST, VerificationError, relative_error
-from probity.offline.jacobian.mixtures import Mixing
-from probity.offline.jacobian.output_rule import AllOutputs, OutputRule, TopOutputs
-from probity.offline.jacobian.plain import plain_jacobian
-from probity.offline.jacobian.plan import few_mixtures
-from probity.offline.jacobian.routes import Chosen
-from probity.offline.job import Job
-from probity.offline.network.model_copy import highest_precision
-from probity.offline.network.unsupported import SUPPORTED
-from probity.offline.runtime.arrays import Array, to_numpy
-from probity.offline.runtime.progress import one_step
-from probity.offline.selection.registry import select, strategy_of
-from probity.offline.selection.select import selection_context
 from probity.service.inference.onnx_runtime import onnxruntime
+
+from ..export.errors import ExportError
+from ..export.graph import export_jacobian
+from ..export.verify import LOOSEST, VerificationError, relative_error
+from ..jacobian.mixtures import Mixing
+from ..jacobian.output_rule import AllOutputs, OutputRule, TopOutputs
+from ..jacobian.plain import plain_jacobian
+from ..jacobian.plan import few_mixtures
+from ..jacobian.routes import Chosen
+from ..job import Job
+from ..network.model_copy import highest_precision
+from ..network.unsupported import SUPPORTED
+from ..runtime.arrays import Array, to_numpy
+from ..runtime.progress import one_step
+from ..selection.registry import select, strategy_of
+from ..selection.select import selection_context
 
 EXAMPLES = 2
 MOST_OUTPUTS = 64  # a backward pass for each

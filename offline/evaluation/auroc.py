@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from probity.offline.runtime.arrays import Array
+from ..runtime.arrays import Array
 
 
 def auroc(usual: Array, shifted: Array) -> float:

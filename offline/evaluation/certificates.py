@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from probity.offline.evaluation.measured import CONFIDENCE, Measured, measured_share
-from probity.offline.runtime.arrays import Array
 from probity.service.maths.certified import Certificate, NotCertified, certify
 from probity.service.maths.outcomes import ClassOutcomes, Outcomes, Verdicts
+
+from ..runtime.arrays import Array
+from .measured import CONFIDENCE, Measured, measured_share
 
 ACCURACIES = (0.999, 0.995, 0.99, 0.98, 0.95, 0.9)
 

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from probity.offline.data.likelihood import class_log_likelihood, each_gaussian_log_likelihood
-from probity.offline.runtime.arrays import Array
 from probity.service.inference.predictor import Prediction, Predictor
 from probity.service.maths.prediction_sets import LIKELY, LabelSets, PredictionSets
 from probity.service.maths.predictive import entropy, gaussian_interval, label_entropy, predictive_std
+
+from ..data.likelihood import class_log_likelihood, each_gaussian_log_likelihood
+from ..runtime.arrays import Array
 
 OF_OUTPUTS = frozenset(
     {"squared_error", "log_density", "coverage", "conformal_coverage"}

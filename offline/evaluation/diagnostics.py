@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probity.offline.runtime.arrays import Array
 from probity.service.maths.predictive import gaussian_interval
+
+from ..runtime.arrays import Array
 
 ECE_BINS = 15
 

@@ -8,13 +8,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from probity.offline.data.given import given_data
-from probity.offline.data.likelihood import likelihood_of
-from probity.offline.data.loaders import Batches, checked_batches
-from probity.offline.data.texts import TextEncoder, texts_alone
-from probity.offline.evaluation.auroc import auroc
-from probity.offline.evaluation.certificates import certified_figures
-from probity.offline.evaluation.columns import (
+from probity.service.format.manifest import Manifest, Task
+from probity.service.inference.predictor import Prediction, Predictor, check_finite
+from probity.service.maths.predictive import each_label_log_likelihood
+
+from ..data.given import given_data
+from ..data.likelihood import likelihood_of
+from ..data.loaders import Batches, checked_batches
+from ..data.texts import TextEncoder, texts_alone
+from ..runtime.arrays import Array
+from .auroc import auroc
+from .certificates import certified_figures
+from .columns import (
     LEVELS,
     Columns,
     Levels,
@@ -29,13 +34,9 @@ from probity.offline.evaluation.columns import (
     set_columns,
     value_columns,
 )
-from probity.offline.evaluation.diagnostics import equal_mass, equal_width
-from probity.offline.evaluation.measured import Measured, measured_share
-from probity.offline.evaluation.selective import augrc, aurc, false_positive_rate
-from probity.offline.runtime.arrays import Array
-from probity.service.format.manifest import Manifest, Task
-from probity.service.inference.predictor import Prediction, Predictor, check_finite
-from probity.service.maths.predictive import each_label_log_likelihood
+from .diagnostics import equal_mass, equal_width
+from .measured import Measured, measured_share
+from .selective import augrc, aurc, false_positive_rate
 
 Figures = dict[str, Measured]
 MOST_NAMED = 1000  # of more outputs, none is told by itself

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from probity.offline.evaluation.diagnostics import rejection_curve
-from probity.offline.runtime.arrays import Array
+from ..runtime.arrays import Array
+from .diagnostics import rejection_curve
 
 
 def aurc(score: Array, wrong: Array) -> float:

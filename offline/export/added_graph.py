@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from probity.offline.export.split_graph import traced
-from probity.offline.features.added_weights import AddedWeights
+from ..features.added_weights import AddedWeights
+from .split_graph import traced
 
 
 class AddedWeightsGraph(nn.Module):

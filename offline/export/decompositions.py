@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch._decomp import decomposition_table
 
-from probity.offline.export import resampling
+from . import resampling
 
 aten = torch.ops.aten
 Decompositions = dict[Any, Callable[..., Any]]

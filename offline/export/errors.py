@@ -2,8 +2,8 @@
 
 import re
 
-from probity.offline.export.failing_layer import FailingLayer
-from probity.offline.network.unsupported import SUPPORTED
+from ..network.unsupported import SUPPORTED
+from .failing_layer import FailingLayer
 
 OPERATOR = re.compile(r"(?:aten|prims|onnx)(?:\.|::)\w+|op='(?:aten|prims)\.\w+")
 UNSUPPORTED = re.compile(r"No ONNX function found|no fake impl or Meta kernel|not supported|Unsupported", re.IGNORECASE)

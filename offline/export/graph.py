@@ -12,18 +12,18 @@ from onnxscript import ir, optimizer
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from probity.offline.export.added_graph import AddedWeightsGraph
-from probity.offline.export.errors import ExportError, export_error, first_cause, operator_of
-from probity.offline.export.failing_layer import failing_layer
-from probity.offline.export.jacobian_graph import FilledVarianceGraph, JacobianGraph, StructuredVarianceGraph
-from probity.offline.export.onnx_bodies import put_back, translations
-from probity.offline.export.split_graph import traced
-from probity.offline.features.added_weights import AddedWeights
-from probity.offline.jacobian.jacobian import SubnetworkJacobian
-from probity.offline.jacobian.routes import JacobianPlan
-from probity.offline.laplace.served_factor import StructuredFactor
-from probity.offline.laplace.whole_factor import WholeFactor
-from probity.offline.runtime.quiet import quiet_exporter
+from ..features.added_weights import AddedWeights
+from ..jacobian.jacobian import SubnetworkJacobian
+from ..jacobian.routes import JacobianPlan
+from ..laplace.served_factor import StructuredFactor
+from ..laplace.whole_factor import WholeFactor
+from ..runtime.quiet import quiet_exporter
+from .added_graph import AddedWeightsGraph
+from .errors import ExportError, export_error, first_cause, operator_of
+from .failing_layer import failing_layer
+from .jacobian_graph import FilledVarianceGraph, JacobianGraph, StructuredVarianceGraph
+from .onnx_bodies import put_back, translations
+from .split_graph import traced
 
 # The exporter names inner values after operators ("mean" for a mean), so the public names are given afterwards.
 NAMES = {"probity_inputs": "inputs", "probity_mean": "mean"}

@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from torch._higher_order_ops.scan import scan
 from torch.func import functionalize
 
-from probity.offline.export.split_graph import repeated, split, traced
-from probity.offline.jacobian.jacobian import SubnetworkJacobian, example_products, structured_block
-from probity.offline.jacobian.probes import ProbeCall, ProbedForward, probed_forward
-from probity.offline.laplace.served_factor import StructuredFactor
-from probity.offline.laplace.whole_factor import WholeFactor
-from probity.offline.network.model_copy import check_output
+from ..jacobian.jacobian import SubnetworkJacobian, example_products, structured_block
+from ..jacobian.probes import ProbeCall, ProbedForward, probed_forward
+from ..laplace.served_factor import StructuredFactor
+from ..laplace.whole_factor import WholeFactor
+from ..network.model_copy import check_output
+from .split_graph import repeated, split, traced
 
 
 class StructuredGraph(nn.Module):

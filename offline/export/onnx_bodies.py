@@ -8,7 +8,7 @@ from onnxscript import ir
 from onnxscript.values import Op, Opset
 from torch import nn
 
-from probity.offline.network.onnx_network import DOMAIN, OnnxBody
+from ..network.onnx_network import DOMAIN, OnnxBody
 
 VERSION = 1
 

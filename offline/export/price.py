@@ -7,8 +7,9 @@ from functools import partial
 
 import numpy as np
 
-from probity.offline.runtime.arrays import Array
 from probity.service.bundle import MeasuredPrice
+
+from ..runtime.arrays import Array
 
 BATCHES = (1, 16)
 Work = Callable[[Array], object]

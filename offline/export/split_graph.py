@@ -18,8 +18,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
-from probity.offline.export.decompositions import decompositions
-from probity.offline.export.rewrites import Rewrites
+from .decompositions import decompositions
+from .rewrites import Rewrites
 
 aten = torch.ops.aten
 Size = torch.SymInt | torch.SymFloat | int | float

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from probity.offline.runtime.arrays import Array
 from probity.service.bundle import Verification
 from probity.service.inference.predictor import Predictor
+
+from ..runtime.arrays import Array
 
 TOLERANCE = 1e-4
 # Relative to the largest entry of the batch: below this share a variance is compared absolutely, since an output

@@ -7,10 +7,10 @@ MLPs, residual networks and transformers; `probity.offline.selection.price` puts
 
 from collections.abc import Mapping
 
-from probity.offline.features.activations import INPUTS
-from probity.offline.features.added_weights import LINK_FEATURES, SCORE_FEATURES
-from probity.offline.features.coordinates import DIRECTIONS
-from probity.offline.features.layers import MOST_INPUTS, FeatureLayers
+from ..features.activations import INPUTS
+from ..features.added_weights import LINK_FEATURES, SCORE_FEATURES
+from ..features.coordinates import DIRECTIONS
+from ..features.layers import MOST_INPUTS, FeatureLayers
 
 CALL_WORK = 2**18  # a call of the smallest graph
 LEAST_WORK = 2**22  # the least that a call of the plain network counts as: a request costs several times as much

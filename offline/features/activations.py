@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from probity.offline.jacobian.unfold import CONVOLUTIONS
+from ..jacobian.unfold import CONVOLUTIONS
 
 INPUTS = ""  # the path that stands for the network's inputs
 TEXTURE = "."  # and for what `texture` tells of them

@@ -27,10 +27,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from probity.offline.features.activations import INPUTS, TEXTURE, read_activations
-from probity.offline.features.coordinates import Coordinates
-from probity.offline.features.layers import MOST_INPUTS, FeatureLayers
-from probity.offline.runtime.arrays import Array, to_numpy
+from ..runtime.arrays import Array, to_numpy
+from .activations import INPUTS, TEXTURE, read_activations
+from .coordinates import Coordinates
+from .layers import MOST_INPUTS, FeatureLayers
 
 PAIRS = 10_000  # of examples, for the median distance
 LEAST_DISTANCE = 1e-3  # of two that are not alike, where coordinates are deviations: less is rounding

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from probity.offline.data.shifts import kind_of
-from probity.offline.features.activations import INPUTS, TEXTURE, places, pooled
-from probity.offline.jacobian.unfold import CONVOLUTIONS
 from probity.service.bundle import InputPart
+
+from ..data.shifts import kind_of
+from ..jacobian.unfold import CONVOLUTIONS
+from .activations import INPUTS, TEXTURE, places, pooled
 
 MOST_FEATURES = 4096  # of a layer in the middle
 MOST_INPUTS = 256  # of the network, whose combinations count: F^2 multiplications an example

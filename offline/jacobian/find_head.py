@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from probity.offline.jacobian.layer_rules import CHANNELS_FIRST, computes_as, is_structured
-from probity.offline.jacobian.linear_head import HeadInput, LinearHead
+from .layer_rules import CHANNELS_FIRST, computes_as, is_structured
+from .linear_head import HeadInput, LinearHead
 
 MOST_MIXED = 3  # layers in a row
 

@@ -16,20 +16,13 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vjp
 
-from probity.offline.jacobian.batched import batched
-from probity.offline.jacobian.linear_head import FeatureParameter, LinearHead
-from probity.offline.jacobian.mixtures import Mixed, Mixing, every_output
-from probity.offline.jacobian.output_rule import ALL_OUTPUTS, OutputRule
-from probity.offline.jacobian.probes import (
-    ProbeCall,
-    ProbedForward,
-    feature_gradients,
-    outputs_at_once,
-    probe_gradients,
-    probed_forward,
-)
-from probity.offline.jacobian.routes import Chosen, JacobianPlan, StructuredParameter
-from probity.offline.network.weights import Parameter, WeightLayout
+from ..network.weights import Parameter, WeightLayout
+from .batched import batched
+from .linear_head import FeatureParameter, LinearHead
+from .mixtures import Mixed, Mixing, every_output
+from .output_rule import ALL_OUTPUTS, OutputRule
+from .probes import ProbeCall, ProbedForward, feature_gradients, outputs_at_once, probe_gradients, probed_forward
+from .routes import Chosen, JacobianPlan, StructuredParameter
 
 BlockMakers = dict[str, Callable[[], Tensor]]
 

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from probity.offline.jacobian.sparse_products import ProductIndex, take
-from probity.offline.jacobian.unfold import CONVOLUTIONS, Convolution, PatchRows, patch_row
+from .sparse_products import ProductIndex, take
+from .unfold import CONVOLUTIONS, Convolution, PatchRows, patch_row
 
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 CHANNELS_FIRST = (*CONVOLUTIONS, *BATCH_NORMS, nn.GroupNorm)

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from probity.offline.jacobian.layer_rules import Entries
-from probity.offline.jacobian.mixtures import Mixed
-from probity.offline.network.weights import Parameter
+from ..network.weights import Parameter
+from .layer_rules import Entries
+from .mixtures import Mixed
 
 
 @dataclass(frozen=True)

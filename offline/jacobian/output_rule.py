@@ -11,8 +11,8 @@ from typing import ClassVar, Literal, Protocol
 import torch
 from torch import Tensor
 
-from probity.offline.jacobian.mixtures import Mixed, Mixtures, every_output
-from probity.offline.runtime.arrays import Array, to_numpy
+from ..runtime.arrays import Array, to_numpy
+from .mixtures import Mixed, Mixtures, every_output
 
 Kind = Literal["all", "top", "margin"]
 

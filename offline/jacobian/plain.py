@@ -6,9 +6,9 @@ from contextlib import ExitStack
 import torch
 from torch import Tensor, nn
 
-from probity.offline.jacobian.mixtures import Mixing, every_output
-from probity.offline.jacobian.routes import Chosen
-from probity.offline.network.model_copy import check_output
+from ..network.model_copy import check_output
+from .mixtures import Mixing, every_output
+from .routes import Chosen
 
 
 def plain_jacobian(model: nn.Module, chosen: tuple[Chosen, ...], x: Tensor, mixing: Mixing = every_output) -> Tensor:

@@ -11,22 +11,17 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from probity.offline.jacobian.jacobian import SubnetworkJacobian, closed_blocks, structured_block
-from probity.offline.jacobian.layer_rules import Entries, ExpandedEntries, entries_of, is_structured
-from probity.offline.jacobian.linear_head import (
-    FeatureParameter,
-    HeadParameter,
-    LinearHead,
-    features_of,
-)
-from probity.offline.jacobian.mixtures import Mixed, Mixtures, every_output
-from probity.offline.jacobian.output_rule import ALL_OUTPUTS, OutputRule
-from probity.offline.jacobian.plain import plain_jacobian
-from probity.offline.jacobian.probes import ProbeCall, probe_gradients, probed_forward
-from probity.offline.jacobian.routes import Chosen, JacobianPlan, StructuredParameter
-from probity.offline.network.finite import check_finite_jacobian, check_finite_outputs
-from probity.offline.network.model_copy import check_output, highest_precision
-from probity.offline.network.weights import Owners, WeightLayout, parameter_owners
+from ..network.finite import check_finite_jacobian, check_finite_outputs
+from ..network.model_copy import check_output, highest_precision
+from ..network.weights import Owners, WeightLayout, parameter_owners
+from .jacobian import SubnetworkJacobian, closed_blocks, structured_block
+from .layer_rules import Entries, ExpandedEntries, entries_of, is_structured
+from .linear_head import FeatureParameter, HeadParameter, LinearHead, features_of
+from .mixtures import Mixed, Mixtures, every_output
+from .output_rule import ALL_OUTPUTS, OutputRule
+from .plain import plain_jacobian
+from .probes import ProbeCall, probe_gradients, probed_forward
+from .routes import Chosen, JacobianPlan, StructuredParameter
 
 CHECK_EXAMPLES = 2
 EXAMPLES = "the first batch of train_loader"

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from probity.offline.jacobian.batched import batched
-from probity.offline.jacobian.linear_head import HeadInput
-from probity.offline.jacobian.routes import JacobianPlan
-from probity.offline.network.model_copy import check_output
+from ..network.model_copy import check_output
+from .batched import batched
+from .linear_head import HeadInput
+from .routes import JacobianPlan
 
 # More rows than these in a backward pass are no faster on a CPU: they leave the caches.
 ROWS_AT_ONCE = 32

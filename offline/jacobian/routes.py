@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from probity.offline.jacobian.layer_rules import Entries
-from probity.offline.jacobian.linear_head import FeatureParameter, HeadParameter, LinearHead
-from probity.offline.network.weights import Parameter
+from ..network.weights import Parameter
+from .layer_rules import Entries
+from .linear_head import FeatureParameter, HeadParameter, LinearHead
 
 
 @dataclass(frozen=True)

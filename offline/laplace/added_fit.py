@@ -3,12 +3,12 @@
 import numpy as np
 import torch
 
-from probity.offline.data.loaders import in_chunks, rows_within
-from probity.offline.features.activations import read_activations
-from probity.offline.features.added_weights import LINK_FEATURES, SCORE_FEATURES, AddedWeights
-from probity.offline.job import Job
-from probity.offline.runtime.arrays import Array
-from probity.offline.runtime.peak_memory import FLOAT64
+from ..data.loaders import in_chunks, rows_within
+from ..features.activations import read_activations
+from ..features.added_weights import LINK_FEATURES, SCORE_FEATURES, AddedWeights
+from ..job import Job
+from ..runtime.arrays import Array
+from ..runtime.peak_memory import FLOAT64
 
 MOST_EXAMPLES = 20_000  # whose activations are read: more change nothing that can be measured
 MEMORY_SHARE = 8  # they take at most one part in so many of the job's memory

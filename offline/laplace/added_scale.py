@@ -16,16 +16,16 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from probity.offline.config import FitConfig
-from probity.offline.data.held_out import HeldOut
-from probity.offline.data.likelihood import Classification, Likelihood
-from probity.offline.features.added_weights import AddedWeights
-from probity.offline.jacobian.jacobian import SubnetworkJacobian
-from probity.offline.jacobian.output_rule import filled
-from probity.offline.job import Job
-from probity.offline.laplace.calibration import held_out_rows
-from probity.offline.laplace.temperature import suited
-from probity.offline.runtime.arrays import Array, to_numpy
+from ..config import FitConfig
+from ..data.held_out import HeldOut
+from ..data.likelihood import Classification, Likelihood
+from ..features.added_weights import AddedWeights
+from ..jacobian.jacobian import SubnetworkJacobian
+from ..jacobian.output_rule import filled
+from ..job import Job
+from ..runtime.arrays import Array, to_numpy
+from .calibration import held_out_rows
+from .temperature import suited
 
 LEAST_SCALE, MOST_VARIANCE = 0.01, 10.0  # of c, and of c median(v): in squares of the temperature or of the noise
 LEAST_TYPICAL = 1e-3  # of median(v)

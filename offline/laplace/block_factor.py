@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from probity.offline.jacobian.jacobian import SubnetworkJacobian
-from probity.offline.runtime.arrays import Array
+from ..jacobian.jacobian import SubnetworkJacobian
+from ..runtime.arrays import Array
 
 
 @dataclass(frozen=True)

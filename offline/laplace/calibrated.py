@@ -7,25 +7,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from probity.offline.data.calibration_check import quality_warnings
-from probity.offline.data.held_out import HeldOut
-from probity.offline.data.likelihood import (
-    Classification,
-    Likelihood,
-    Multilabel,
-    Regression,
-    class_log_likelihood,
-)
-from probity.offline.evaluation.diagnostics import (
-    coverage_band,
-    coverage_curve,
-    each_label,
-    expected_calibration_error,
-)
-from probity.offline.laplace.outcomes import Predicted, outcomes_of
-from probity.offline.laplace.scoring import Compared
-from probity.offline.runtime.arrays import Array, to_numpy
-from probity.offline.section import Section
 from probity.service.bundle import REFERENCE_LEVELS, Calibration, CalibrationTensors, ComparedScore, ScorePart
 from probity.service.bundle import Outcomes as OutcomesPart
 from probity.service.inference.predictor import Prediction
@@ -34,6 +15,15 @@ from probity.service.maths.outcomes import Outcomes
 from probity.service.maths.predictive import softmax
 from probity.service.maths.rejection import RejectionRule
 from probity.service.maths.scores import PREDICTIVE_ENTROPY, Scoring
+
+from ..data.calibration_check import quality_warnings
+from ..data.held_out import HeldOut
+from ..data.likelihood import Classification, Likelihood, Multilabel, Regression, class_log_likelihood
+from ..evaluation.diagnostics import coverage_band, coverage_curve, each_label, expected_calibration_error
+from ..runtime.arrays import Array, to_numpy
+from ..section import Section
+from .outcomes import Predicted, outcomes_of
+from .scoring import Compared
 
 
 @dataclass(frozen=True)

@@ -9,21 +9,22 @@ from typing import Protocol
 
 import numpy as np
 
-from probity.offline.data.held_out import HeldOut
-from probity.offline.data.likelihood import Classification, Likelihood
-from probity.offline.data.loaders import rows_within
-from probity.offline.features.added_weights import AddedWeights
-from probity.offline.jacobian.jacobian import SubnetworkJacobian
-from probity.offline.jacobian.output_rule import filled
-from probity.offline.job import Job
-from probity.offline.laplace.calibrated import Calibrated
-from probity.offline.laplace.outcomes import Predicted
-from probity.offline.laplace.scoring import HeldOutOutputs, choose_score
-from probity.offline.laplace.temperature import suited
-from probity.offline.runtime.arrays import Array, to_numpy
-from probity.offline.runtime.progress import Track
 from probity.service.inference.predictor import Prediction
 from probity.service.maths.rejection import RejectionRule
+
+from ..data.held_out import HeldOut
+from ..data.likelihood import Classification, Likelihood
+from ..data.loaders import rows_within
+from ..features.added_weights import AddedWeights
+from ..jacobian.jacobian import SubnetworkJacobian
+from ..jacobian.output_rule import filled
+from ..job import Job
+from ..runtime.arrays import Array, to_numpy
+from ..runtime.progress import Track
+from .calibrated import Calibrated
+from .outcomes import Predicted
+from .scoring import HeldOutOutputs, choose_score
+from .temperature import suited
 
 MEMORY_BYTES = 256 * 2**20
 MAX_ROWS = 32  # activations and gradients of a batch take memory too, and more rows at once gain no speed

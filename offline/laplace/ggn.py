@@ -11,17 +11,17 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import Tensor
 
-from probity.offline.data.likelihood import Classification, Likelihood, Regression
-from probity.offline.data.loaders import in_chunks, rows_within
-from probity.offline.jacobian.jacobian import SubnetworkJacobian
-from probity.offline.jacobian.mixtures import Mixtures
-from probity.offline.job import Job
-from probity.offline.laplace.gram import Gram
-from probity.offline.runtime.checkpoint import Checkpoint
-from probity.offline.runtime.distributed import DistributedContext
-from probity.offline.runtime.progress import length_of
-from probity.offline.runtime.resume import ResumablePass, tensors_digest
-from probity.offline.section import Section
+from ..data.likelihood import Classification, Likelihood, Regression
+from ..data.loaders import in_chunks, rows_within
+from ..jacobian.jacobian import SubnetworkJacobian
+from ..jacobian.mixtures import Mixtures
+from ..job import Job
+from ..runtime.checkpoint import Checkpoint
+from ..runtime.distributed import DistributedContext
+from ..runtime.progress import length_of
+from ..runtime.resume import ResumablePass, tensors_digest
+from ..section import Section
+from .gram import Gram
 
 MEMORY_BYTES = 512 * 2**20
 MAX_ROWS = 512

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from probity.offline.runtime.blocks import spans
+from ..runtime.blocks import spans
 
 # Rows gathered before an update, and the width of its blocks: on a CPU core, fewer or narrower waste memory traffic.
 UPDATE_ROWS = 256

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from probity.offline.laplace.block_factor import BlockFactor
 from probity.service.maths.predictive import column_blocks
+
+from .block_factor import BlockFactor
 
 
 @dataclass(frozen=True)

@@ -5,25 +5,25 @@ from dataclasses import dataclass, replace
 import numpy as np
 from torch import Tensor
 
-from probity.offline.config import FitConfig
-from probity.offline.data.held_out import HeldOut
-from probity.offline.data.likelihood import Classification, Likelihood, Regression
-from probity.offline.features.added_weights import AddedWeights
-from probity.offline.jacobian.jacobian import SubnetworkJacobian
-from probity.offline.job import Job
-from probity.offline.laplace.added_scale import (
-    AddedScale,
-    Variances,
-    choose_scale,
-    held_outputs,
-    shared_variances,
-    suited_log_likelihood,
-)
-from probity.offline.laplace.calibration import held_out_rows
-from probity.offline.laplace.ggn import Curvature
-from probity.offline.laplace.noise import likeliest_noise
-from probity.offline.laplace.posterior import Spectrum, factor, posterior_precision
-from probity.offline.laplace.prior import (
+from probity.service.bundle import AddedWeights as ManifestPart
+from probity.service.bundle import Posterior, Prior
+from probity.service.maths.posterior_factor import CholeskyPosterior
+
+from ..config import FitConfig
+from ..data.held_out import HeldOut
+from ..data.likelihood import Classification, Likelihood, Regression
+from ..features.added_weights import AddedWeights
+from ..jacobian.jacobian import SubnetworkJacobian
+from ..job import Job
+from ..runtime.arrays import Array, to_numpy
+from ..runtime.progress import one_step
+from ..section import Section
+from .added_scale import AddedScale, Variances, choose_scale, held_outputs, shared_variances, suited_log_likelihood
+from .calibration import held_out_rows
+from .ggn import Curvature
+from .noise import likeliest_noise
+from .posterior import Spectrum, factor, posterior_precision
+from .prior import (
     PLAIN,
     PriorSweep,
     choose_prior,
@@ -34,12 +34,6 @@ from probity.offline.laplace.prior import (
     searched_prior,
     sweep_prior,
 )
-from probity.offline.runtime.arrays import Array, to_numpy
-from probity.offline.runtime.progress import one_step
-from probity.offline.section import Section
-from probity.service.bundle import AddedWeights as ManifestPart
-from probity.service.bundle import Posterior, Prior
-from probity.service.maths.posterior_factor import CholeskyPosterior
 
 # Where nothing else asks for it, a decomposition only for the report's picture is not worth S^3 work.
 PICTURED_SIZE = 4096

@@ -11,14 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from probity.offline.data.held_out import HeldOut
-from probity.offline.data.likelihood import Regression, gaussian_log_likelihood
-from probity.offline.jacobian.jacobian import SubnetworkJacobian
-from probity.offline.laplace.calibration import held_out_rows
-from probity.offline.laplace.posterior import Spectrum
-from probity.offline.runtime.arrays import Array, to_numpy
-from probity.offline.runtime.progress import Track
 from probity.service.maths.predictive import noise_ratios, predictive_std
+
+from ..data.held_out import HeldOut
+from ..data.likelihood import Regression, gaussian_log_likelihood
+from ..jacobian.jacobian import SubnetworkJacobian
+from ..runtime.arrays import Array, to_numpy
+from ..runtime.progress import Track
+from .calibration import held_out_rows
+from .posterior import Spectrum
 
 RESIDUAL_ROWS = 256
 # Around the first estimate, 1 % apart: the weights take a part of it, seldom nearly all.

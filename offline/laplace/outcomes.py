@@ -4,14 +4,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probity.offline.data.held_out import HeldOut
-from probity.offline.runtime.arrays import Array, to_numpy
 from probity.service.bundle import Outcomes as OutcomesPart
 from probity.service.bundle import SetScore
 from probity.service.inference.predictor import Prediction
 from probity.service.maths.estimated_accuracy import confidence
 from probity.service.maths.outcomes import ClassOutcomes, LabelOutcomes, Outcomes, RegressionOutcomes, Verdicts
 from probity.service.maths.prediction_sets import LIKELY, label_set_scores, set_scores, tuned_sets
+
+from ..data.held_out import HeldOut
+from ..runtime.arrays import Array, to_numpy
 
 PLAIN_SETS = (0.0, 1)  # without examples that tune
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from probity.offline.runtime.arrays import Array
+from ..runtime.arrays import Array
 
 # The range of the paper's search (appendix "Image Experiments") and two decades more, ten values a decade: where a
 # subnetwork is a small share of the network, lambda S / D is small.

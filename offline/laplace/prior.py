@@ -11,16 +11,17 @@ from typing import Literal
 import numpy as np
 from torch import Tensor
 
-from probity.offline.data.held_out import HeldOut
-from probity.offline.data.likelihood import Likelihood
-from probity.offline.data.loaders import rows_within
-from probity.offline.jacobian.jacobian import SubnetworkJacobian
-from probity.offline.jacobian.output_rule import filled
-from probity.offline.laplace.calibration import MEMORY_BYTES, held_out_rows
-from probity.offline.laplace.posterior import PRIOR_GRID, STEPS_A_DECADE, Spectrum
-from probity.offline.runtime.arrays import Array, to_numpy
-from probity.offline.runtime.progress import Track, silent
 from probity.service.bundle import Prior, Tried
+
+from ..data.held_out import HeldOut
+from ..data.likelihood import Likelihood
+from ..data.loaders import rows_within
+from ..jacobian.jacobian import SubnetworkJacobian
+from ..jacobian.output_rule import filled
+from ..runtime.arrays import Array, to_numpy
+from ..runtime.progress import Track, silent
+from .calibration import MEMORY_BYTES, held_out_rows
+from .posterior import PRIOR_GRID, STEPS_A_DECADE, Spectrum
 
 Method = Literal["gridsearch", "marglik", "budget"]
 PLAIN = np.inf  # without weight uncertainty: the variance vanishes as the prior precision grows

@@ -22,11 +22,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from probity.offline.jacobian.jacobian import SubnetworkJacobian
-from probity.offline.laplace.block_factor import weights_by_output
-from probity.offline.laplace.head_factor import HeadFactor, TriangularFactors, own_features
-from probity.offline.runtime.arrays import Array, to_numpy
-from probity.offline.runtime.peak_memory import FLOAT64
+from ..jacobian.jacobian import SubnetworkJacobian
+from ..runtime.arrays import Array, to_numpy
+from ..runtime.peak_memory import FLOAT64
+from .block_factor import weights_by_output
+from .head_factor import HeadFactor, TriangularFactors, own_features
 
 RANKS = tuple(step << doubling for doubling in range(4, 14) for step in (2, 3))  # 32, 48, 64, 96, 128, ...
 LARGEST_SHARE = 0.5  # of the multiply-adds without the reduction

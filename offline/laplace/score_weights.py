@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from probity.offline.runtime.arrays import Array
+from ..runtime.arrays import Array
 
 PENALTY = 1e-3  # of the squared weights, in units of one standard deviation each
 STEPS = 3000

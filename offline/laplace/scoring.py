@@ -13,15 +13,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from torch import Tensor
 
-from probity.offline.config import DEFAULT_SCORE, FitConfig
-from probity.offline.data.held_out import HeldOut
-from probity.offline.data.likelihood import Classification, Likelihood
-from probity.offline.data.shifts import finite_shifts, has_finite_outputs, kind_of_shift
-from probity.offline.evaluation.auroc import auroc
-from probity.offline.job import Job
-from probity.offline.laplace.score_weights import fit_weights
-from probity.offline.network.invented import for_invented
-from probity.offline.runtime.arrays import Array
 from probity.service.inference.prediction import finite_rows
 from probity.service.maths.fused_score import Component, FusedScore, LargestSurprise, surprises
 from probity.service.maths.predictive import class_probabilities
@@ -36,6 +27,16 @@ from probity.service.maths.scores import (
     ScoreName,
     Scoring,
 )
+
+from ..config import DEFAULT_SCORE, FitConfig
+from ..data.held_out import HeldOut
+from ..data.likelihood import Classification, Likelihood
+from ..data.shifts import finite_shifts, has_finite_outputs, kind_of_shift
+from ..evaluation.auroc import auroc
+from ..job import Job
+from ..network.invented import for_invented
+from ..runtime.arrays import Array
+from .score_weights import fit_weights
 
 SHIFTED_EXAMPLES = 250  # under each shift
 LEAST_WEIGHT = 0.01  # a component with less is left out: it costs time with every prediction

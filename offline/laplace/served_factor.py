@@ -2,13 +2,14 @@
 
 import torch
 
-from probity.offline.jacobian.jacobian import SubnetworkJacobian
-from probity.offline.jacobian.output_rule import AllOutputs
-from probity.offline.laplace.block_factor import BlockFactor, factor_of, factor_size
-from probity.offline.laplace.head_factor import HeadFactor, head_factor
-from probity.offline.laplace.reduced_head import ReducedHeadFactor
-from probity.offline.laplace.whole_factor import WholeFactor
 from probity.service.maths.posterior_factor import CholeskyPosterior
+
+from ..jacobian.jacobian import SubnetworkJacobian
+from ..jacobian.output_rule import AllOutputs
+from .block_factor import BlockFactor, factor_of, factor_size
+from .head_factor import HeadFactor, head_factor
+from .reduced_head import ReducedHeadFactor
+from .whole_factor import WholeFactor
 
 StructuredFactor = BlockFactor | HeadFactor | ReducedHeadFactor
 """What gives the variances from the derivatives outside the head and the head's input."""

@@ -13,10 +13,10 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from probity.offline.data.held_out import HeldOut
-from probity.offline.data.likelihood import Classification
-from probity.offline.network.finite import check_finite_outputs
-from probity.offline.runtime.arrays import Array, to_numpy
+from ..data.held_out import HeldOut
+from ..data.likelihood import Classification
+from ..network.finite import check_finite_outputs
+from ..runtime.arrays import Array, to_numpy
 
 LEAST, MOST = 0.1, 7.0  # T
 SPREAD = 0.5  # s

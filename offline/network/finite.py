@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from probity.offline.network.layer_outputs import layer_outputs
+from .layer_outputs import layer_outputs
 
 
 class NotFiniteError(ValueError):

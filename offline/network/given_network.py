@@ -7,9 +7,9 @@ from pathlib import Path
 import onnx
 from torch import Tensor, nn
 
-from probity.offline.network.onnx_network import load_onnx
-from probity.offline.network.sklearn_network import PERCEPTRONS, SCALERS, from_sklearn
-from probity.offline.network.unsupported import TREES_HAVE_NO_WEIGHTS, UnsupportedModelError
+from .onnx_network import load_onnx
+from .sklearn_network import PERCEPTRONS, SCALERS, from_sklearn
+from .unsupported import TREES_HAVE_NO_WEIGHTS, UnsupportedModelError
 
 TREES = ("xgboost", "lightgbm", "catboost", "sklearn.ensemble", "sklearn.tree")
 LOAD = (

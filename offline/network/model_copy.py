@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode
 
-from probity.offline.network.finite import check_finite_outputs
-from probity.offline.network.given_network import network_of
-from probity.offline.network.inputs import ONE_INPUT, InputForm
-from probity.offline.network.invented import for_invented
-from probity.offline.network.layer_outputs import layer_outputs
-from probity.offline.network.outputs import OutputForm, output_form, refuse_sigmoid
-from probity.offline.network.unsupported import UnsupportedModelError, forward_remedy, one_line
+from .finite import check_finite_outputs
+from .given_network import network_of
+from .inputs import ONE_INPUT, InputForm
+from .invented import for_invented
+from .layer_outputs import layer_outputs
+from .outputs import OutputForm, output_form, refuse_sigmoid
+from .unsupported import UnsupportedModelError, forward_remedy, one_line
 
 FEW = 2
 REPEATS = 8  # of a forward pass that should be the same each time: rare dropout seldom shows in one

@@ -4,8 +4,9 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from probity.offline.runtime.arrays import Array
 from probity.service.inference.onnx_runtime import onnxruntime
+
+from ..runtime.arrays import Array
 
 TOLERANCE = 1e-4
 

@@ -15,12 +15,13 @@ import torch
 from onnxscript import ir, optimizer
 from torch import Tensor, library, nn
 
-from probity.offline.network.onnx_batch import freed
-from probity.offline.network.onnx_tail import Network, last_layer
-from probity.offline.network.unsupported import UnsupportedModelError, one_line
-from probity.offline.runtime.arrays import to_numpy
-from probity.offline.runtime.quiet import quiet_exporter
 from probity.service.inference.onnx_runtime import onnxruntime
+
+from ..runtime.arrays import to_numpy
+from ..runtime.quiet import quiet_exporter
+from .onnx_batch import freed
+from .onnx_tail import Network, last_layer
+from .unsupported import UnsupportedModelError, one_line
 
 DOMAIN, FEATURES = "probity", "probity_features"
 TYPES = {

@@ -7,8 +7,8 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from probity.offline.network.unsupported import TREES_HAVE_NO_WEIGHTS, UnsupportedModelError
-from probity.offline.runtime.arrays import Array
+from ..runtime.arrays import Array
+from .unsupported import TREES_HAVE_NO_WEIGHTS, UnsupportedModelError
 
 # Of the end of a classifier: the outputs before it are the logits.
 LINKS = frozenset({"Softmax", "LogSoftmax", "Sigmoid"})

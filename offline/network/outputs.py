@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from probity.offline.network.unsupported import UnsupportedModelError
+from .unsupported import UnsupportedModelError
 
 LOGITS = "logits"
 

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from probity.offline.network.unsupported import UnsupportedModelError, one_line
-from probity.offline.network.weights import WeightLayout
+from .unsupported import UnsupportedModelError, one_line
+from .weights import WeightLayout
 
 
 def reached_parameters(network: nn.Module, layout: WeightLayout, inputs: Tensor) -> frozenset[str]:

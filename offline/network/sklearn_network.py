@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from probity.offline.network.unsupported import UnsupportedModelError
-from probity.offline.runtime.arrays import Array
+from ..runtime.arrays import Array
+from .unsupported import UnsupportedModelError
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "identity": nn.Identity,

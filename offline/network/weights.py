@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from probity.offline.network.unsupported import UnsupportedModelError
+from .unsupported import UnsupportedModelError
 
 Owners = dict[str, list[tuple[str, str]]]
 

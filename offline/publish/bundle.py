@@ -3,27 +3,21 @@
 from dataclasses import replace
 from pathlib import Path
 
-from probity.offline.export.price import published
-from probity.offline.job import Job
-from probity.offline.laplace.served_factor import StructuredFactor
-from probity.offline.publish.exporter import Exporter, OnnxExporter
-from probity.offline.publish.fill_effect import fill_effect, fill_warnings
-from probity.offline.publish.fitted import Fitted
-from probity.offline.publish.foreign_rejection import rejection_warnings
-from probity.offline.publish.manifest import make_manifest
-from probity.offline.report.page import ReportData, report_html
-from probity.offline.runtime.arrays import to_numpy
-from probity.offline.runtime.progress import one_step
-from probity.offline.section import Section
-from probity.service.bundle import (
-    ComputedVariances,
-    Graph,
-    Manifest,
-    reseal_manifest,
-    seal_bundle,
-    staged_bundle,
-)
+from probity.service.bundle import ComputedVariances, Graph, Manifest, reseal_manifest, seal_bundle, staged_bundle
 from probity.service.maths.scores import FeatureScoreName
+
+from ..export.price import published
+from ..job import Job
+from ..laplace.served_factor import StructuredFactor
+from ..report.page import ReportData, report_html
+from ..runtime.arrays import to_numpy
+from ..runtime.progress import one_step
+from ..section import Section
+from .exporter import Exporter, OnnxExporter
+from .fill_effect import fill_effect, fill_warnings
+from .fitted import Fitted
+from .foreign_rejection import rejection_warnings
+from .manifest import make_manifest
 
 
 def publish(job: Job, fitted: Fitted, destination: Path, exporter: Exporter | None = None) -> tuple[str, ...]:

@@ -6,18 +6,19 @@ from typing import Protocol
 
 import torch
 
-from probity.offline.data.typical_rows import Rows
-from probity.offline.export.graph import export_variance
-from probity.offline.export.price import Timing, time_both
-from probity.offline.export.verify import Truth, verify
-from probity.offline.job import Job
-from probity.offline.publish.fitted import Fitted
-from probity.offline.publish.foreign_rejection import foreign_rejection
-from probity.offline.publish.plain_answers import PlainAnswers, WholePosterior
-from probity.offline.publish.usual_rows import usual_rows
-from probity.offline.runtime.progress import one_step
 from probity.service.bundle import RejectedShare, Verification
 from probity.service.inference.predictor import Predictor
+
+from ..data.typical_rows import Rows
+from ..export.graph import export_variance
+from ..export.price import Timing, time_both
+from ..export.verify import Truth, verify
+from ..job import Job
+from ..runtime.progress import one_step
+from .fitted import Fitted
+from .foreign_rejection import foreign_rejection
+from .plain_answers import PlainAnswers, WholePosterior
+from .usual_rows import usual_rows
 
 VERIFY_EXAMPLES = 8
 

@@ -4,15 +4,16 @@ import time
 
 import numpy as np
 
-from probity.offline.data.held_out import HeldOut
-from probity.offline.jacobian.jacobian import SubnetworkJacobian
-from probity.offline.jacobian.output_rule import ALL_OUTPUTS
-from probity.offline.laplace.calibrated import Calibrated
-from probity.offline.laplace.calibration import predict_held_out
-from probity.offline.runtime.arrays import Array, to_numpy
-from probity.offline.runtime.progress import silent
 from probity.service.bundle import FillEffect
 from probity.service.maths.posterior_factor import CholeskyPosterior
+
+from ..data.held_out import HeldOut
+from ..jacobian.jacobian import SubnetworkJacobian
+from ..jacobian.output_rule import ALL_OUTPUTS
+from ..laplace.calibrated import Calibrated
+from ..laplace.calibration import predict_held_out
+from ..runtime.arrays import Array, to_numpy
+from ..runtime.progress import silent
 
 MOST_EXAMPLES, MOST_SECONDS = 256, 20.0  # each output may take a backward pass
 HARM = 0.05  # of a probability or of the decisions

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from probity.offline.data.description import Description
-from probity.offline.job import Job
-from probity.offline.laplace.calibrated import Calibrated
-from probity.offline.laplace.ggn import Curvature
-from probity.offline.laplace.inference import Inference
-from probity.offline.publish.served_form import ServedForm
-from probity.offline.section import Section
-from probity.offline.selection.subnetwork import Subnetwork
+from ..data.description import Description
+from ..job import Job
+from ..laplace.calibrated import Calibrated
+from ..laplace.ggn import Curvature
+from ..laplace.inference import Inference
+from ..section import Section
+from ..selection.subnetwork import Subnetwork
+from .served_form import ServedForm
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,14 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from probity.offline.config import COMPARED_SCORES, FitConfig
-from probity.offline.data.foreigners import FOREIGN_EXAMPLES, obvious_foreigners
-from probity.offline.report.foreign import passing
-from probity.offline.runtime.arrays import Array, to_numpy
 from probity.service.bundle import RejectedShare
 from probity.service.inference.graph import NetworkError, NetworkFailed
 from probity.service.inference.predictor import Predictor
+
+from ..config import COMPARED_SCORES, FitConfig
+from ..data.foreigners import FOREIGN_EXAMPLES, obvious_foreigners
+from ..report.foreign import passing
+from ..runtime.arrays import Array, to_numpy
 
 WORDS = {
     "noise": "that are uniform noise",

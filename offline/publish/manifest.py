@@ -3,8 +3,9 @@
 import importlib.metadata
 import platform
 
-from probity.offline.section import Section
 from probity.service.bundle import Manifest
+
+from ..section import Section
 
 LIBRARIES = ("probity-serve", "torch", "onnx", "onnxscript", "onnxruntime", "numpy")
 

@@ -6,18 +6,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from probity.offline.export.verify import Truth, Unreduced
-from probity.offline.features.added_weights import AddedWeights
-from probity.offline.jacobian.jacobian import SubnetworkJacobian
-from probity.offline.jacobian.output_rule import filled
-from probity.offline.jacobian.plain import plain_jacobian
-from probity.offline.jacobian.routes import Chosen
-from probity.offline.job import Job
-from probity.offline.laplace.calibration import GivesVariance
-from probity.offline.network.finite import check_finite_jacobian, check_finite_outputs
-from probity.offline.network.model_copy import highest_precision, private_copy
-from probity.offline.runtime.arrays import Array, to_numpy
 from probity.service.maths.posterior_factor import CholeskyPosterior
+
+from ..export.verify import Truth, Unreduced
+from ..features.added_weights import AddedWeights
+from ..jacobian.jacobian import SubnetworkJacobian
+from ..jacobian.output_rule import filled
+from ..jacobian.plain import plain_jacobian
+from ..jacobian.routes import Chosen
+from ..job import Job
+from ..laplace.calibration import GivesVariance
+from ..network.finite import check_finite_jacobian, check_finite_outputs
+from ..network.model_copy import highest_precision, private_copy
+from ..runtime.arrays import Array, to_numpy
 
 VERIFIED = "the verification batch, the first held-out examples that set the threshold,"
 ROUNDING_STEP = 1e-6  # relative; float32 rounds to 6e-8, and a sum of many terms to a multiple of that

@@ -5,21 +5,22 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from probity.offline.export.errors import ExportError
-from probity.offline.export.work import CALL_WORK
-from probity.offline.jacobian.jacobian import SubnetworkJacobian
-from probity.offline.job import Job
-from probity.offline.laplace.calibration import GivesVariance
-from probity.offline.laplace.head_factor import HeadFactor
-from probity.offline.laplace.inference import Inference
-from probity.offline.laplace.reduced_head import ReducedHeadFactor, ReducedHeadPosterior, reduced_head, reduction_bytes
-from probity.offline.laplace.served_factor import StructuredFactor, least_size, served_factor
-from probity.offline.laplace.whole_factor import WholeFactor
-from probity.offline.network.call_order import CallOrder
-from probity.offline.runtime.peak_memory import FLOAT64
-from probity.offline.runtime.progress import one_step
-from probity.offline.selection.price import work_of_added
 from probity.service.bundle import ReducedHead
+
+from ..export.errors import ExportError
+from ..export.work import CALL_WORK
+from ..jacobian.jacobian import SubnetworkJacobian
+from ..job import Job
+from ..laplace.calibration import GivesVariance
+from ..laplace.head_factor import HeadFactor
+from ..laplace.inference import Inference
+from ..laplace.reduced_head import ReducedHeadFactor, ReducedHeadPosterior, reduced_head, reduction_bytes
+from ..laplace.served_factor import StructuredFactor, least_size, served_factor
+from ..laplace.whole_factor import WholeFactor
+from ..network.call_order import CallOrder
+from ..runtime.peak_memory import FLOAT64
+from ..runtime.progress import one_step
+from ..selection.price import work_of_added
 
 FLOAT32 = 4
 LARGEST_FACTOR = 2**30  # bytes of the factor in the graph, which has less than 2 GiB

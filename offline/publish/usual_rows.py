@@ -4,8 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from probity.offline.data.typical_rows import MOST_ROWS, Rows
 from probity.service.inference.predictor import Predictor
+
+from ..data.typical_rows import MOST_ROWS, Rows
 
 
 def usual_rows(candidates: Rows, folder: Path) -> Rows:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from probity.offline.recipes.imports import RecipeImports
-from probity.offline.recipes.load import Recipe, RecipeError
+from .imports import RecipeImports
+from .load import Recipe, RecipeError
 
 NPZ = ".npz"
 X, Y = "x", "y"

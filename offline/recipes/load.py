@@ -19,12 +19,13 @@ from typing import Any
 
 from torch import nn
 
-from probity.offline.config import FitConfig
-from probity.offline.data.description import listed_names
-from probity.offline.network.given_network import network_of
-from probity.offline.recipes.imports import RecipeImports
 from probity.service.bundle import InputSpec
 from probity.service.format.text import suggestion
+
+from ..config import FitConfig
+from ..data.description import listed_names
+from ..network.given_network import network_of
+from .imports import RecipeImports
 
 READ = (
     "model",

@@ -6,18 +6,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from probity.offline.config import FitConfig
-from probity.offline.data.agreement import check_class_count, check_inputs_like, check_targets_alone
-from probity.offline.data.description import check_class_names, check_input_spec
-from probity.offline.data.foreign import check_foreign
-from probity.offline.data.given import GivenData, given_data, given_like
-from probity.offline.data.held_out import TUNING_SHARE, check_enough
-from probity.offline.data.loaders import first_batch
-from probity.offline.data.texts import COMPARED, TextEncoder, texts_in
-from probity.offline.network.inputs import is_several
-from probity.offline.recipes.load import Recipe
-from probity.offline.runtime.progress import length_of
 from probity.service.bundle import InputSpec
+
+from ..config import FitConfig
+from ..data.agreement import check_class_count, check_inputs_like, check_targets_alone
+from ..data.description import check_class_names, check_input_spec
+from ..data.foreign import check_foreign
+from ..data.given import GivenData, given_data, given_like
+from ..data.held_out import TUNING_SHARE, check_enough
+from ..data.loaders import first_batch
+from ..data.texts import COMPARED, TextEncoder, texts_in
+from ..network.inputs import is_several
+from ..runtime.progress import length_of
+from .load import Recipe
 
 TRAIN, HELD_OUT, FOREIGN = "train_data", "calibration_data", "score_data"
 

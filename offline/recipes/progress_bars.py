@@ -15,8 +15,8 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, Tex
 from rich.table import Column
 from rich.text import Text
 
-from probity.offline.recipes.whole_job import WholeJob
-from probity.offline.runtime.progress import readable_seconds
+from ..runtime.progress import readable_seconds
+from .whole_job import WholeJob
 
 T = TypeVar("T")
 NARROW = 60  # columns: below, there is no room for the bar and the rate

@@ -4,21 +4,22 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
-from probity.offline.config import FitConfig
-from probity.offline.evaluation.columns import with_level
-from probity.offline.evaluation.evaluate import Evaluation, evaluate
-from probity.offline.fit import dry_run, fit_bundle, quiet
-from probity.offline.job import resolve_device
-from probity.offline.recipes.from_files import numbered, read_examples
-from probity.offline.recipes.load import Recipe, RecipeError, load_recipe
-from probity.offline.recipes.look import FOREIGN, HELD_OUT, TRAIN, looked_at
-from probity.offline.recipes.progress_bars import Bars
-from probity.offline.runtime.checkpoint import discard_checkpoint
-from probity.offline.runtime.distributed import environment_context
-from probity.offline.runtime.progress import silent
-from probity.offline.selection.registry import check_options
 from probity.service.format.files import check_destination, check_writable
 from probity.service.inference.predictor import Predictor
+
+from ..config import FitConfig
+from ..evaluation.columns import with_level
+from ..evaluation.evaluate import Evaluation, evaluate
+from ..fit import dry_run, fit_bundle, quiet
+from ..job import resolve_device
+from ..runtime.checkpoint import discard_checkpoint
+from ..runtime.distributed import environment_context
+from ..runtime.progress import silent
+from ..selection.registry import check_options
+from .from_files import numbered, read_examples
+from .load import Recipe, RecipeError, load_recipe
+from .look import FOREIGN, HELD_OUT, TRAIN, looked_at
+from .progress_bars import Bars
 
 
 def fit_recipe(recipe: Path | Recipe, out: Path, given: dict[str, Any], restart: bool = False) -> bool:

@@ -1,7 +1,8 @@
 """What the report says of added weights: what they read, and how much uncertainty they have."""
 
-from probity.offline.report.text import number
 from probity.service.bundle import Manifest
+
+from .text import number
 
 
 def added_rows(manifest: Manifest) -> dict[str, str]:

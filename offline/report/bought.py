@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
-from probity.offline.data.foreigners import is_judged
-from probity.offline.report.text import MINUS, NONE, percent
 from probity.service.bundle import Manifest
 from probity.service.format.steps import STEPS
+
+from ..data.foreigners import is_judged
+from .text import MINUS, NONE, percent
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
-from probity.offline.evaluation.certificates import certificates
-from probity.offline.report.text import number, percent
 from probity.service.maths.certified import Certificate, NotCertified
 from probity.service.maths.outcomes import ClassOutcomes, Outcomes
+
+from ..evaluation.certificates import certificates
+from .text import number, percent
 
 ACCURACIES = (0.8, 0.9, 0.95, 0.98, 0.99, 0.999)
 

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
-from probity.offline.report.text import percent
 from probity.service.bundle import Manifest
 from probity.service.maths.scores import SCORES
+
+from .text import percent
 
 
 @dataclass(frozen=True)

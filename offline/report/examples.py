@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
-from probity.offline.report.text import number, percent
-from probity.offline.runtime.arrays import Array
 from probity.service.bundle import ImagePreprocessing, Manifest
 from probity.service.inference.prediction import Prediction
+
+from ..runtime.arrays import Array
+from .text import number, percent
 
 MOST = 6  # of each group
 SIDE = 96  # pixels of a thumbnail at most

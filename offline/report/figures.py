@@ -5,21 +5,11 @@ import math
 import numpy as np
 from matplotlib.axes import Axes
 
-from probity.offline.evaluation.diagnostics import Reliability, coverage_curve
-from probity.offline.report.style import (
-    BLUE,
-    GREY,
-    VERMILLION,
-    Picture,
-    count_axis,
-    mark_x,
-    mark_y,
-    name_lines,
-    render,
-    thinned,
-)
-from probity.offline.runtime.arrays import Array
 from probity.service.maths.scores import SCORES
+
+from ..evaluation.diagnostics import Reliability, coverage_curve
+from ..runtime.arrays import Array
+from .style import BLUE, GREY, VERMILLION, Picture, count_axis, mark_x, mark_y, name_lines, render, thinned
 
 LEVELS: Array = np.linspace(0.05, 0.95, 19)
 

@@ -3,10 +3,11 @@
 import numpy as np
 from matplotlib.axes import Axes
 
-from probity.offline.evaluation.diagnostics import effective_dimension
-from probity.offline.report.style import BLUE, GREEN, Picture, mark_x, mark_y, name_lines, render, thinned
-from probity.offline.runtime.arrays import Array
 from probity.service.bundle import Prior, Tried
+
+from ..evaluation.diagnostics import effective_dimension
+from ..runtime.arrays import Array
+from .style import BLUE, GREEN, Picture, mark_x, mark_y, name_lines, render, thinned
 
 
 def prior_picture(prior: Prior, tried: Tried) -> Picture | None:

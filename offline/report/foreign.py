@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from probity.offline.data.foreigners import is_judged
-from probity.offline.report.text import percent
 from probity.service.bundle import Manifest, RejectedShare
+
+from ..data.foreigners import is_judged
+from .text import percent
 
 LEAST_REJECTED = 0.5
 

@@ -12,33 +12,6 @@ import numpy as np
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from probity.offline.evaluation.diagnostics import coverage_curve, each_label, rejection_curve, reliability
-from probity.offline.report.added import added_rows
-from probity.offline.report.bought import bought_rows
-from probity.offline.report.certified import certified_rows
-from probity.offline.report.compared import score_rows
-from probity.offline.report.examples import Examples, example_groups
-from probity.offline.report.figures import (
-    coverage_picture,
-    rejection_picture,
-    reliability_picture,
-    residual_picture,
-    score_picture,
-)
-from probity.offline.report.fit_figures import prior_picture, spectrum_picture
-from probity.offline.report.foreign import foreign_rows
-from probity.offline.report.style import Picture
-from probity.offline.report.summary import cards, checks
-from probity.offline.report.text import (
-    number,
-    parameter_rows,
-    percent,
-    posterior_rows,
-    prior_rows,
-    selection_rows,
-    verification_rows,
-)
-from probity.offline.runtime.arrays import Array
 from probity.service.bundle import Manifest
 from probity.service.format.steps import STEPS
 from probity.service.inference.graph import GraphOutputs
@@ -46,6 +19,20 @@ from probity.service.inference.prediction import Prediction, Predictive
 from probity.service.maths.outcomes import Outcomes
 from probity.service.maths.prediction_sets import LIKELY
 from probity.service.maths.scores import Scoring
+
+from ..evaluation.diagnostics import coverage_curve, each_label, rejection_curve, reliability
+from ..runtime.arrays import Array
+from .added import added_rows
+from .bought import bought_rows
+from .certified import certified_rows
+from .compared import score_rows
+from .examples import Examples, example_groups
+from .figures import coverage_picture, rejection_picture, reliability_picture, residual_picture, score_picture
+from .fit_figures import prior_picture, spectrum_picture
+from .foreign import foreign_rows
+from .style import Picture
+from .summary import cards, checks
+from .text import number, parameter_rows, percent, posterior_rows, prior_rows, selection_rows, verification_rows
 
 
 @dataclass(frozen=True)
@@ -120,7 +107,7 @@ def report_html(data: ReportData) -> bytes:
     rejecting = [] if held_out is None else list(held_out.rejecting)
     if scores is not None:
         rejecting.insert(0, score_picture(scores, manifest.calibration.threshold, manifest.calibration.score))
-    folder = importlib.resources.files("probity.offline.report") / "templates"
+    folder = importlib.resources.files(__package__) / "templates"
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     page = environment.from_string((folder / "report.html").read_text("utf-8")).render(
         style=Markup((folder / "report.css").read_text("utf-8")),  # noqa: S704 - ours, and no place for a name

@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from probity.offline.evaluation.diagnostics import coverage_band
-from probity.offline.report.foreign import passing
-from probity.offline.report.text import number, percent
 from probity.service.bundle import Calibration, Manifest, ScorePart
 from probity.service.format.steps import STEPS
 from probity.service.maths.scores import SCORES
+
+from ..evaluation.diagnostics import coverage_band
+from .foreign import passing
+from .text import number, percent
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from probity.offline.runtime.blocks import spans
+from .blocks import spans
 
 FORMAT = 1
 ROWS_AT_ONCE = 1024

@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from probity.offline.runtime.blocks import spans
+from .blocks import spans
 
 T = TypeVar("T")
 # The main process may choose weights for hours while the others wait. A process that dies closes its connections, and

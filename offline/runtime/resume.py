@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from probity.offline.runtime.checkpoint import Checkpoint, CheckpointError, update_digest
+from .checkpoint import Checkpoint, CheckpointError, update_digest
 
 Pair = tuple[Tensor, Tensor]
 START = hashlib.sha256().hexdigest()

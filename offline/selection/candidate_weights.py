@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from probity.offline.network.weights import Parameter, WeightLayout, parameter_owners
+from ..network.weights import Parameter, WeightLayout, parameter_owners
 
 CLOSE_NAMES = 5
 

@@ -7,12 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from probity.offline.job import Job
-from probity.offline.runtime.arrays import Array
-from probity.offline.runtime.progress import length_of
-from probity.offline.selection.candidate_weights import candidate_positions, common
-from probity.offline.selection.subnetwork import Subnetwork
-from probity.offline.selection.training_sample import TrainingSample
+from ..job import Job
+from ..runtime.arrays import Array
+from ..runtime.progress import length_of
+from .candidate_weights import candidate_positions, common
+from .subnetwork import Subnetwork
+from .training_sample import TrainingSample
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from probity.offline.laplace.ggn import check_finite
-from probity.offline.network.model_copy import check_output
-from probity.offline.network.weights import Parameter
-from probity.offline.selection.context import SelectionContext
-from probity.offline.selection.sample import Sample
-from probity.offline.selection.streaming import measured_rows
+from ..laplace.ggn import check_finite
+from ..network.model_copy import check_output
+from ..network.weights import Parameter
+from .context import SelectionContext
+from .sample import Sample
+from .streaming import measured_rows
 
 Located = tuple[tuple[Parameter, Tensor], ...]
 # A weight whose curvature is below this share of the largest carries none that float32 derivatives can show.

@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from probity.offline.job import Job
-from probity.offline.network.call_order import CallOrder
-from probity.offline.network.weights import parameter_owners
-from probity.offline.selection.context import SelectionContext
-from probity.offline.selection.price import PriceModel
+from ..job import Job
+from ..network.call_order import CallOrder
+from ..network.weights import parameter_owners
+from .context import SelectionContext
+from .price import PriceModel
 
 USUAL_COST = 3.0  # forward passes
 DEPTHS = (1, 2, 3, 5, 8)  # how many of the last modules

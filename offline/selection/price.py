@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from probity.offline.export.price import BATCHES
-from probity.offline.export.work import (
+from ..export.price import BATCHES
+from ..export.work import (
     ADDED_OPERATORS,
     CALL_WORK,
     CROSSED_WORK,
@@ -19,13 +19,13 @@ from probity.offline.export.work import (
     READ_WORK,
     added_work,
 )
-from probity.offline.jacobian.output_rule import AllOutputs, OutputRule
-from probity.offline.jacobian.plan import trusted_routes
-from probity.offline.jacobian.routes import Chosen
-from probity.offline.job import Job
-from probity.offline.laplace.added_fit import layer_widths
-from probity.offline.network.call_order import CallOrder
-from probity.offline.network.weights import Owners, parameter_owners
+from ..jacobian.output_rule import AllOutputs, OutputRule
+from ..jacobian.plan import trusted_routes
+from ..jacobian.routes import Chosen
+from ..job import Job
+from ..laplace.added_fit import layer_widths
+from ..network.call_order import CallOrder
+from ..network.weights import Owners, parameter_owners
 
 
 @dataclass

@@ -19,21 +19,22 @@ import torch
 from pydantic import ConfigDict, ValidationError, create_model
 from torch import Tensor
 
-from probity.offline.config import strategy_name
-from probity.offline.data.shifts import MOST_SHIFTS
-from probity.offline.selection.context import SelectionContext
-from probity.offline.selection.places import affordable_weights
-from probity.offline.selection.sample import SCORE_EXAMPLES
-from probity.offline.selection.strategies.auto import last_layers
-from probity.offline.selection.strategies.gradient import gradient
-from probity.offline.selection.strategies.novelty import NOVELTY_EXAMPLES, novelty_sampling
-from probity.offline.selection.strategies.random_weights import random_weights
-from probity.offline.selection.strategies.wasserstein_laplace import wasserstein_laplace
-from probity.offline.selection.strategies.wasserstein_swag import wasserstein_swag
-from probity.offline.selection.strategies.whole_layers import every, last_layer
-from probity.offline.selection.subnetwork import Subnetwork
 from probity.service.format.text import suggestion
 from probity.service.format.validation import refused_value
+
+from ..config import strategy_name
+from ..data.shifts import MOST_SHIFTS
+from .context import SelectionContext
+from .places import affordable_weights
+from .sample import SCORE_EXAMPLES
+from .strategies.auto import last_layers
+from .strategies.gradient import gradient
+from .strategies.novelty import NOVELTY_EXAMPLES, novelty_sampling
+from .strategies.random_weights import random_weights
+from .strategies.wasserstein_laplace import wasserstein_laplace
+from .strategies.wasserstein_swag import wasserstein_swag
+from .strategies.whole_layers import every, last_layer
+from .subnetwork import Subnetwork
 
 Options = Mapping[str, Any]
 ALL_EXAMPLES = math.inf

@@ -9,9 +9,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from probity.offline.runtime.arrays import Array
-from probity.offline.selection.context import SelectionContext
-from probity.offline.selection.training_sample import draw_sample, smallest
+from ..runtime.arrays import Array
+from .context import SelectionContext
+from .training_sample import draw_sample, smallest
 
 SCORE_EXAMPLES = 512
 # Inputs are regrouped to this many: a small sample would leave only a few of each of the loader's batches.

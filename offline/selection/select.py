@@ -6,15 +6,15 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from probity.offline.data.held_out import HeldOut
-from probity.offline.job import Job
-from probity.offline.runtime.available_memory import selection_bytes
-from probity.offline.runtime.checkpoint import Checkpoint
-from probity.offline.runtime.resume import tensors_digest
-from probity.offline.selection.candidate_weights import candidate_positions
-from probity.offline.selection.context import SelectionContext
-from probity.offline.selection.registry import select, strategy_of
-from probity.offline.selection.subnetwork import Subnetwork
+from ..data.held_out import HeldOut
+from ..job import Job
+from ..runtime.available_memory import selection_bytes
+from ..runtime.checkpoint import Checkpoint
+from ..runtime.resume import tensors_digest
+from .candidate_weights import candidate_positions
+from .context import SelectionContext
+from .registry import select, strategy_of
+from .subnetwork import Subnetwork
 
 STAGE = "selection"
 

@@ -6,11 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from probity.offline.data.shifts import accepted_shifts, synthetic_shifts
-from probity.offline.selection.context import SelectionContext
-from probity.offline.selection.sample import Sample
-from probity.offline.selection.streaming import mean_squares
-from probity.offline.selection.training_sample import smallest
+from ..data.shifts import accepted_shifts, synthetic_shifts
+from .context import SelectionContext
+from .sample import Sample
+from .streaming import mean_squares
+from .training_sample import smallest
 
 
 def squared_derivatives(

@@ -10,13 +10,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from probity.offline.data.loaders import rows_within
-from probity.offline.jacobian.jacobian import SubnetworkJacobian
-from probity.offline.jacobian.plan import Routes, plan_for
-from probity.offline.jacobian.routes import Chosen
-from probity.offline.laplace.ggn import add_curvature, add_squares, check_finite, diagonal_ggn
-from probity.offline.runtime.peak_memory import peak_bytes
-from probity.offline.selection.context import SelectionContext
+from ..data.loaders import rows_within
+from ..jacobian.jacobian import SubnetworkJacobian
+from ..jacobian.plan import Routes, plan_for
+from ..jacobian.routes import Chosen
+from ..laplace.ggn import add_curvature, add_squares, check_finite, diagonal_ggn
+from ..runtime.peak_memory import peak_bytes
+from .context import SelectionContext
 
 MAX_ROWS = 256
 MARGIN = 1.25  # the allocator's fragments

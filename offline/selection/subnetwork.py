@@ -5,9 +5,10 @@ from typing import Any
 
 from torch import Tensor
 
-from probity.offline.job import Job
-from probity.offline.section import Section
 from probity.service.bundle import ParameterSlice, Selection
+
+from ..job import Job
+from ..section import Section
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probity.offline.data.held_out import HeldOut
-from probity.offline.data.loaders import rows_within
-from probity.offline.job import Job
-from probity.offline.runtime.arrays import Array
+from ..data.held_out import HeldOut
+from ..data.loaders import rows_within
+from ..job import Job
+from ..runtime.arrays import Array
 
 MEMORY_SHARE = 8  # the sample takes at most one part in so many of the job's memory
 

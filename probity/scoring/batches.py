@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from probity.scoring.inputs import Array, Batch
-from probity.scoring.out_of_range import OutOfRange
-from probity.scoring.rows import Row, columns, flat, kept_name, scored
 from probity.service.bundle import Manifest, read_bundle
 from probity.service.inference.frames import is_frame
 from probity.service.inference.policy import Policy
 from probity.service.inference.predictor import Predictor
 from probity.service.inference.texts import texts_of
 from probity.service.remote.cache import pretrained
-from probity.transfer import trusted_by_environment
+
+from ..transfer import trusted_by_environment
+from .inputs import Array, Batch
+from .out_of_range import OutOfRange
+from .rows import Row, columns, flat, kept_name, scored
 
 NUMBER = "row"  # of an input, which no part of a large data set knows
 

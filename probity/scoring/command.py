@@ -5,7 +5,7 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from probity.scoring.job import Report
+from .job import Report
 
 
 def with_progress(job: Callable[[Report], int], what: str = "scored") -> int:

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from probity.scoring.errors import ScoringError
 from probity.service.bundle import InputSpec
 from probity.service.codec.arrays import InputError, array_from_array
 from probity.service.codec.decoding import MAX_NPY_HEADER
 from probity.service.codec.images import image_to_array
 from probity.service.inference.graph import NetworkError
 from probity.service.settings import Settings
+
+from .errors import ScoringError
 
 Array = npt.NDArray[Any]
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp"})

@@ -8,19 +8,20 @@ from pathlib import Path
 
 import numpy as np
 
-from probity.scoring.errors import ScoringError
-from probity.scoring.inputs import Array, Batch, Source, open_array, open_images, part_of, refused_by_network
-from probity.scoring.lines import NAME, open_json_lines
-from probity.scoring.out_of_range import OutOfRange
-from probity.scoring.output import check_format, publish
-from probity.scoring.progress_file import REMEDY, Job, ProgressFile
-from probity.scoring.rows import Row, columns, scored
-from probity.scoring.tables import open_csv, open_parquet
-from probity.scoring.texts import TextColumn, open_lines
 from probity.service.bundle import InputSpec
 from probity.service.format.files import misplaced_file
 from probity.service.inference.graph import NetworkError
 from probity.service.inference.predictor import NonFinitePrediction, Predictor
+
+from .errors import ScoringError
+from .inputs import Array, Batch, Source, open_array, open_images, part_of, refused_by_network
+from .lines import NAME, open_json_lines
+from .out_of_range import OutOfRange
+from .output import check_format, publish
+from .progress_file import REMEDY, Job, ProgressFile
+from .rows import Row, columns, scored
+from .tables import open_csv, open_parquet
+from .texts import TextColumn, open_lines
 
 SAVE_SECONDS = 2.0
 ARRAY, CSV, PARQUET, JSON_LINES, LINES = ".npy", ".csv", ".parquet", ".jsonl", ".txt"

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from pydantic_core import from_json
 
-from probity.scoring.errors import ScoringError
-from probity.scoring.inputs import Batch, Source, checked_rows
 from probity.service.bundle import InputSpec
+
+from .errors import ScoringError
+from .inputs import Batch, Source, checked_rows
 
 INPUTS, MODEL, EVENT = "inputs", "model", "event"
 NAME = re.compile(r".*\.jsonl(\.[0-9]+)?")  # also one that the audit trail has rotated

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from probity.scoring.inputs import Array, Batch
 from probity.service.inference.input_range import RangeCheck
+
+from .inputs import Array, Batch
 
 
 @dataclass

@@ -8,9 +8,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from probity.scoring.errors import ScoringError
-from probity.scoring.rows import Row, flat
-from probity.scoring.tables import NEED_PYARROW
+from .errors import ScoringError
+from .rows import Row, flat
+from .tables import NEED_PYARROW
 
 Columns = Mapping[str, type]
 BLOCK_ROWS = 4096

@@ -11,9 +11,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
-from probity.scoring.errors import ScoringError
-from probity.scoring.rows import Row
 from probity.service.format.files import replace_file
+
+from .errors import ScoringError
+from .rows import Row
 
 REMEDY = "give another --out, or --force to start again"
 

@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from probity.scoring.inputs import Batch
-from probity.scoring.out_of_range import OutOfRange
 from probity.service.bundle import Manifest
 from probity.service.codec.answers import View, predictions_json
 from probity.service.format.manifest import Task
 from probity.service.inference.predictor import Predictor, check_finite
+
+from .inputs import Batch
+from .out_of_range import OutOfRange
 
 Row = dict[str, Any]
 SURE = ("present", "absent", "undecided")

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from probity.scoring.errors import ScoringError
-from probity.scoring.inputs import Array, Batch, Source, checked_rows
-from probity.scoring.texts import TextColumn
 from probity.service.bundle import InputSpec
 from probity.service.inference.frames import places_by_name
+
+from .errors import ScoringError
+from .inputs import Array, Batch, Source, checked_rows
+from .texts import TextColumn
 
 NEED_PYARROW = "needs pyarrow: in a checkout of Probity, pip install '.[score]', or use another format"
 TRUTHS = {"True": "1", "False": "0", "true": "1", "false": "0"}  # as data frames write them

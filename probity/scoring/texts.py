@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from probity.scoring.errors import ScoringError
-from probity.scoring.inputs import Array, Batch, Source
 from probity.service.bundle import InputSpec
 from probity.service.inference.texts import TextError, TextReader
+
+from .errors import ScoringError
+from .inputs import Array, Batch, Source
 
 COLUMN = "text"
 

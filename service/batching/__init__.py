@@ -5,19 +5,12 @@
 `queue` schedules, `pieces` merges and splits, `batcher` runs. None knows about networks or HTTP.
 """
 
-from probity.service.batching.batcher import Answered, Batch, DynamicBatcher, Fallback
-from probity.service.batching.clock import Clock, Timer
-from probity.service.batching.compute_threads import ComputeThreads
-from probity.service.batching.errors import (
-    BatcherFailed,
-    ClientDeadlineExceeded,
-    Closed,
-    DeadlineExceeded,
-    QueueFull,
-    Unserved,
-)
-from probity.service.batching.pieces import Rows
-from probity.service.batching.queue import Limits
+from .batcher import Answered, Batch, DynamicBatcher, Fallback
+from .clock import Clock, Timer
+from .compute_threads import ComputeThreads
+from .errors import BatcherFailed, ClientDeadlineExceeded, Closed, DeadlineExceeded, QueueFull, Unserved
+from .pieces import Rows
+from .queue import Limits
 
 __all__ = [
     "Answered",

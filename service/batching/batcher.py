@@ -12,11 +12,11 @@ from typing import Any, Generic, TypeVar
 
 import numpy.typing as npt
 
-from probity.service.batching.clock import Clock, Timer
-from probity.service.batching.compute_threads import ComputeThreads
-from probity.service.batching.errors import BatcherFailed, CancelledWhileSlow, Closed, DeadlineExceeded
-from probity.service.batching.pieces import RowError, Rows, compute_merged, join
-from probity.service.batching.queue import Item, Limits, NextBatch, Piece, RowQueue
+from .clock import Clock, Timer
+from .compute_threads import ComputeThreads
+from .errors import BatcherFailed, CancelledWhileSlow, Closed, DeadlineExceeded
+from .pieces import RowError, Rows, compute_merged, join
+from .queue import Item, Limits, NextBatch, Piece, RowQueue
 
 Array = npt.NDArray[Any]
 R = TypeVar("R", bound=Rows)

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from probity.service.batching.errors import DeadlineExceeded, QueueFull
+from .errors import DeadlineExceeded, QueueFull
 
 FEW_ROWS = 8  # splitting fewer rows among parallel batches saves no time: each takes nearly as long as one batch
 SPARE_PART = 1 / 32  # of the queue's room, kept free at most by the check for a request of average size

@@ -8,9 +8,17 @@
 react.
 """
 
-from probity.service.client.aio import AsyncClient
-from probity.service.client.calls import File, Inputs
-from probity.service.client.errors import (
+from ..schemas import (
+    ClassificationPrediction,
+    FeedbackResponse,
+    ModelVersion,
+    PredictResponse,
+    Problem,
+    RegressionPrediction,
+)
+from .aio import AsyncClient
+from .calls import File, Inputs
+from .errors import (
     BadRequestError,
     ConnectionFailedError,
     DeadlineError,
@@ -24,16 +32,8 @@ from probity.service.client.errors import (
     UnavailableError,
     UnexpectedAnswerError,
 )
-from probity.service.client.retrying import Clocks
-from probity.service.client.sync import Client
-from probity.service.schemas import (
-    ClassificationPrediction,
-    FeedbackResponse,
-    ModelVersion,
-    PredictResponse,
-    Problem,
-    RegressionPrediction,
-)
+from .retrying import Clocks
+from .sync import Client
 
 __all__ = [
     "AsyncClient",

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 
-from probity.service.client.errors import ProbityError, UnexpectedAnswerError, refusal
-from probity.service.schemas import Problem
+from ..schemas import Problem
+from .errors import ProbityError, UnexpectedAnswerError, refusal
 
 EXCERPT = 200
 SECONDS = re.compile(r"\d+(\.\d+)?", re.ASCII)

@@ -7,12 +7,12 @@ from urllib.parse import quote, urlencode
 
 from pydantic import TypeAdapter
 
-from probity.service.client.answers import Answer, error_of, excerpt
-from probity.service.client.encoding import File as File
-from probity.service.client.encoding import Inputs as Inputs
-from probity.service.client.encoding import encode_files, encode_inputs
-from probity.service.client.errors import UnexpectedAnswerError
-from probity.service.schemas import FeedbackRequest, FeedbackResponse, Health, ModelList, ModelVersion, PredictResponse
+from ..schemas import FeedbackRequest, FeedbackResponse, Health, ModelList, ModelVersion, PredictResponse
+from .answers import Answer, error_of, excerpt
+from .encoding import File as File
+from .encoding import Inputs as Inputs
+from .encoding import encode_files, encode_inputs
+from .errors import UnexpectedAnswerError
 
 TIMEOUT_HEADER = "X-Request-Timeout"
 T = TypeVar("T")

@@ -8,10 +8,10 @@ from typing import Any
 
 import httpx
 
-from probity.service.client.answers import Answer
-from probity.service.client.calls import Call, T
-from probity.service.client.errors import ConnectionFailedError, TimedOutError, UnexpectedAnswerError
-from probity.service.client.retrying import Clocks, Tries
+from .answers import Answer
+from .calls import Call, T
+from .errors import ConnectionFailedError, TimedOutError, UnexpectedAnswerError
+from .retrying import Clocks, Tries
 
 KEY_VARIABLE = "PROBITY_API_KEY"
 

@@ -1,6 +1,6 @@
 """The client's errors, one class for each way to react."""
 
-from probity.service.schemas import Problem
+from ..schemas import Problem
 
 
 class ProbityError(Exception):

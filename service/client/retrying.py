@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from probity.service.client.errors import ConnectionFailedError, ProbityError, TooBusyError, UnavailableError
+from .errors import ConnectionFailedError, ProbityError, TooBusyError, UnavailableError
 
 # Predictions change nothing in the service, so a request may be sent twice.
 RETRIED = (TooBusyError, UnavailableError, ConnectionFailedError)

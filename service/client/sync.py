@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 import httpx
 
-from probity.service.client.calls import (
+from ..schemas import FeedbackResponse, ModelVersion, PredictResponse
+from .calls import (
     Asked,
     Call,
     File,
@@ -22,10 +23,9 @@ from probity.service.client.calls import (
     models_call,
     predict_call,
 )
-from probity.service.client.connection import Connection
-from probity.service.client.errors import ProbityError
-from probity.service.client.retrying import Clocks, Tries
-from probity.service.schemas import FeedbackResponse, ModelVersion, PredictResponse
+from .connection import Connection
+from .errors import ProbityError
+from .retrying import Clocks, Tries
 
 
 class Client:

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from probity.service.format.manifest import Task
-from probity.service.inference.decision import Decision
-from probity.service.inference.prediction import names_of
-from probity.service.inference.predictor import PlainPrediction, Prediction, Predictor
-from probity.service.maths.certified import CertifiedRule
-from probity.service.maths.class_rules import ClassRules
-from probity.service.maths.fused_score import JoinedScore
-from probity.service.maths.prediction_sets import LIKELY, PredictionSets, descending
-from probity.service.maths.predictive import noise_ratios
-from probity.service.maths.scores import SCORES, Scoring
+from ..format.manifest import Task
+from ..inference.decision import Decision
+from ..inference.prediction import names_of
+from ..inference.predictor import PlainPrediction, Prediction, Predictor
+from ..maths.certified import CertifiedRule
+from ..maths.class_rules import ClassRules
+from ..maths.fused_score import JoinedScore
+from ..maths.prediction_sets import LIKELY, PredictionSets, descending
+from ..maths.predictive import noise_ratios
+from ..maths.scores import SCORES, Scoring
 
 Array = npt.NDArray[Any]
 Json = dict[str, Any]

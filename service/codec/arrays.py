@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from probity.service.format.manifest_input import InputSpec
-from probity.service.format.text import suggestion
-from probity.service.inference.parts import PartsError, check_names, packed
+from ..format.manifest_input import InputSpec
+from ..format.text import suggestion
+from ..inference.parts import PartsError, check_names, packed
 
 Array = npt.NDArray[Any]
 MAX_DEPTH = 32  # NumPy itself ends at 64

@@ -12,21 +12,14 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ValidationError
 
-from probity.service.bundle import InputSpec
-from probity.service.codec.arrays import (
-    InputError,
-    InputLimits,
-    array_from_array,
-    array_from_json,
-    array_from_named,
-    check_rows,
-)
-from probity.service.codec.encoded_images import ImageTexts
-from probity.service.codec.images import check_images
-from probity.service.codec.json_limits import check_json_size, json_limits_for
-from probity.service.codec.plain_texts import PlainTexts
-from probity.service.format.validation import refused_field
-from probity.service.schemas import PredictRequest
+from ..bundle import InputSpec
+from ..format.validation import refused_field
+from ..schemas import PredictRequest
+from .arrays import InputError, InputLimits, array_from_array, array_from_json, array_from_named, check_rows
+from .encoded_images import ImageTexts
+from .images import check_images
+from .json_limits import check_json_size, json_limits_for
+from .plain_texts import PlainTexts
 
 Array = npt.NDArray[Any]
 M = TypeVar("M", bound=BaseModel)

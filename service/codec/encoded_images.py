@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from probity.service.codec.arrays import Array, InputLimits
-from probity.service.codec.forms import files_of
-from probity.service.codec.image_cost import is_cheap
-from probity.service.codec.images import array_from_files, array_from_images, decode_base64
-from probity.service.format.manifest_input import InputSpec
+from ..format.manifest_input import InputSpec
+from .arrays import Array, InputLimits
+from .forms import files_of
+from .image_cost import is_cheap
+from .images import array_from_files, array_from_images, decode_base64
 
 # Up to this size, decoding takes less time than a change of processes.
 CHEAP_BYTES, CHEAP_PIXELS = 4 * 2**10, 64 * 64

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser
 
-from probity.service.codec.arrays import InputTooLarge
+from .arrays import InputTooLarge
 
 FIELD = "files"
 EXPECTED = f"one or more files in fields named '{FIELD}'"

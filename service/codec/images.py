@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from probity.service.codec.arrays import Array, InputError, InputLimits, InputTooLarge, check_rows
-from probity.service.codec.image_cost import JPEG, scans_of, without_texts
-from probity.service.format.manifest_input import ImagePreprocessing, InputSpec
+from ..format.manifest_input import ImagePreprocessing, InputSpec
+from .arrays import Array, InputError, InputLimits, InputTooLarge, check_rows
+from .image_cost import JPEG, scans_of, without_texts
 
 IMAGE_FORMATS = ("PNG", "JPEG", "WEBP")
 IMAGE_NAMES = "PNG, JPEG or WebP"

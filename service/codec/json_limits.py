@@ -4,8 +4,8 @@ counting bytes is quick."""
 import math
 from dataclasses import dataclass
 
-from probity.service.bundle import InputSpec
-from probity.service.codec.arrays import InputTooLarge
+from ..bundle import InputSpec
+from .arrays import InputTooLarge
 
 # Parsing more would stop every other request for a good part of a second.
 MAX_NUMBERS = 2_000_000

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from probity.service.codec.arrays import Array, InputError, InputLimits, InputTooLarge, check_rows
-from probity.service.format.manifest_input import InputSpec
-from probity.service.inference.texts import TextError, TextReader, TextTooLong, check_texts
+from ..format.manifest_input import InputSpec
+from ..inference.texts import TextError, TextReader, TextTooLong, check_texts
+from .arrays import Array, InputError, InputLimits, InputTooLarge, check_rows
 
 # Reading so many characters takes no longer than handing them to a thread.
 CHEAP_CHARACTERS = 1024

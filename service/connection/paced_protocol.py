@@ -6,8 +6,8 @@ from typing import Any
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from probity.service.connection.pacing import HeldFlow, Pacer, is_dense
-from probity.service.connection.state import ReadState
+from .pacing import HeldFlow, Pacer, is_dense
+from .state import ReadState
 
 
 class PacedProtocol(HttpToolsProtocol):

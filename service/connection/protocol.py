@@ -13,18 +13,18 @@ from typing import Any, NoReturn
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from probity.service.connection.client_timeout import GRACE_SECONDS, ClientTimeout
-from probity.service.connection.pacing import MAX_TINY_PIECES, SLICE_BYTES, UNCHUNKED_SLICE_BYTES, Pacer, is_flood
-from probity.service.connection.refusing_protocol import RefusingProtocol
-from probity.service.connection.start_queue import StartQueue, Waiting
-from probity.service.connection.state import ReadState
-from probity.service.connection.transport import ClientTransport
-from probity.service.http.arrival import ARRIVAL
-from probity.service.http.disconnect import DisconnectEvent
-from probity.service.http.middleware import METRICS_PATH, PUBLIC_PATHS, secured
-from probity.service.http.problems import make_problem, render
-from probity.service.schemas import Problem
-from probity.service.settings import Settings
+from ..http.arrival import ARRIVAL
+from ..http.disconnect import DisconnectEvent
+from ..http.middleware import METRICS_PATH, PUBLIC_PATHS, secured
+from ..http.problems import make_problem, render
+from ..schemas import Problem
+from ..settings import Settings
+from .client_timeout import GRACE_SECONDS, ClientTimeout
+from .pacing import MAX_TINY_PIECES, SLICE_BYTES, UNCHUNKED_SLICE_BYTES, Pacer, is_flood
+from .refusing_protocol import RefusingProtocol
+from .start_queue import StartQueue, Waiting
+from .state import ReadState
+from .transport import ClientTransport
 
 MAX_HEAD_BYTES = 32 * 2**10  # request line and headers
 # How long a connection without a request may take to send one when the service stops.

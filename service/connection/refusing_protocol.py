@@ -6,14 +6,14 @@ from typing import Any
 from fastapi import Response
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
-from probity.service.connection.client_timeout import ClientTimeout
-from probity.service.connection.paced_protocol import PacedProtocol
-from probity.service.connection.state import ReadState
-from probity.service.connection.transport import ClientTransport
-from probity.service.http.middleware import secured
-from probity.service.http.problems import render
-from probity.service.http.request_id import HEADER, id_of
-from probity.service.schemas import Problem
+from ..http.middleware import secured
+from ..http.problems import render
+from ..http.request_id import HEADER, id_of
+from ..schemas import Problem
+from .client_timeout import ClientTimeout
+from .paced_protocol import PacedProtocol
+from .state import ReadState
+from .transport import ClientTransport
 
 # How long to read on after an error response: closing a connection with unread bytes resets it, and the client may
 # never see the response.

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from probity.service.format.manifest import Task
+from ..format.manifest import Task
 
 Array = npt.NDArray[Any]
 

@@ -4,7 +4,7 @@ from collections import OrderedDict
 
 import numpy as np
 
-from probity.service.feedback.answers import Array
+from .answers import Array
 
 MOST_RECEIPTS, MOST_BYTES = 50_000, 2**24  # some 32 MiB at most: an entry takes some 300 bytes beside those counted
 

@@ -12,14 +12,14 @@ import numpy as np
 import numpy.typing as npt
 import safetensors.numpy
 
-from probity.service.format.files import BundleError
-from probity.service.format.manifest import Manifest
-from probity.service.format.manifest_parts import Calibration
-from probity.service.format.tensors import Tensors, read_tensors, refuse_rest, take
-from probity.service.maths.fused_score import Component, FusedScore, JoinedScore, LargestSurprise
-from probity.service.maths.outcomes import ClassOutcomes, LabelOutcomes, Outcomes, RegressionOutcomes, Verdicts
-from probity.service.maths.score_distribution import MOST_LEVELS, ScoreDistribution
-from probity.service.maths.scores import SCORES, Scoring
+from ..maths.fused_score import Component, FusedScore, JoinedScore, LargestSurprise
+from ..maths.outcomes import ClassOutcomes, LabelOutcomes, Outcomes, RegressionOutcomes, Verdicts
+from ..maths.score_distribution import MOST_LEVELS, ScoreDistribution
+from ..maths.scores import SCORES, Scoring
+from .files import BundleError
+from .manifest import Manifest
+from .manifest_parts import Calibration
+from .tensors import Tensors, read_tensors, refuse_rest, take
 
 REFERENCE_LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 MAX_REFERENCES, MAX_REFERENCE_NAME = 100, 100

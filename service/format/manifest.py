@@ -5,8 +5,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from probity.service.format.manifest_input import LARGEST, InputSpec
-from probity.service.format.manifest_parts import (
+from ..maths.predictive import Link
+from ..maths.scores import JOINED, SCORES_OF, FeatureScoreName
+from .manifest_input import LARGEST, InputSpec
+from .manifest_parts import (
     AddedWeights,
     Calibration,
     FileEntry,
@@ -17,10 +19,8 @@ from probity.service.format.manifest_parts import (
     Selection,
     Verification,
 )
-from probity.service.format.rules import Part, check_fields
-from probity.service.format.text import is_segment
-from probity.service.maths.predictive import Link
-from probity.service.maths.scores import JOINED, SCORES_OF, FeatureScoreName
+from .rules import Part, check_fields
+from .text import is_segment
 
 FORMAT_MAJOR, FORMAT_MINOR = 1, 0
 FORMAT_VERSION = f"{FORMAT_MAJOR}.{FORMAT_MINOR}"

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from probity.service.format.rules import ManifestError, Part, check_fields
+from .rules import ManifestError, Part, check_fields
 
 # Numbers of preprocessing stay far from where float32 overflows.
 LARGEST, SMALLEST = 1e30, 1e-30

@@ -8,10 +8,10 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from probity.service.format.manifest import FORMAT_MAJOR, FORMAT_MINOR, FORMAT_VERSION, Manifest
-from probity.service.format.manifest_input import InputSpec
-from probity.service.format.rules import FieldNameError, ManifestError
-from probity.service.format.validation import JSON_EXPECTED, expected_of
+from .manifest import FORMAT_MAJOR, FORMAT_MINOR, FORMAT_VERSION, Manifest
+from .manifest_input import InputSpec
+from .rules import FieldNameError, ManifestError
+from .validation import JSON_EXPECTED, expected_of
 
 MAX_DEPTH = 34  # the options of a strategy stand at level 2, and may be as deep as 32
 LARGEST_FLOAT, LARGEST_INT = 1e300, 2**63

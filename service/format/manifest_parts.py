@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from probity.service.format.rules import Part, check_fields
-from probity.service.maths.score_distribution import LEAST_SCALE
-from probity.service.maths.scores import JOINED, FeatureScoreName, ScoreName
+from ..maths.score_distribution import LEAST_SCALE
+from ..maths.scores import JOINED, FeatureScoreName, ScoreName
+from .rules import Part, check_fields
 
 AtLeastOne = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0)]

@@ -6,9 +6,9 @@ The block at its top is the metadata of model cards on the Hugging Face Hub.
 import re
 from collections.abc import Iterable
 
-from probity.service.format.manifest import Manifest, Task
-from probity.service.format.steps import STEPS
-from probity.service.format.text import printable
+from .manifest import Manifest, Task
+from .steps import STEPS
+from .text import printable
 
 SHOWN_CLASSES = 10
 WORDS: dict[Task, tuple[str, str, str]] = {

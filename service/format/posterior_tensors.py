@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import safetensors.numpy
 
-from probity.service.format.files import BundleError
-from probity.service.format.manifest import Manifest
-from probity.service.format.tensors import Tensors, read_tensors, refuse_rest, take
-from probity.service.maths.posterior_factor import CholeskyPosterior
+from ..maths.posterior_factor import CholeskyPosterior
+from .files import BundleError
+from .manifest import Manifest
+from .tensors import Tensors, read_tensors, refuse_rest, take
 
 Array = npt.NDArray[Any]
 

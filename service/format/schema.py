@@ -5,10 +5,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from probity.service.format.manifest import FORMAT_VERSION, Manifest
-from probity.service.format.manifest_json import manifest_adapter
-from probity.service.format.rules import Part
-from probity.service.format.seal import SEAL
+from .manifest import FORMAT_VERSION, Manifest
+from .manifest_json import manifest_adapter
+from .rules import Part
+from .seal import SEAL
 
 SCHEMA_FILE = Path(__file__).parents[1] / "bundle.schema.json"
 

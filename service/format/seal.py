@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from probity.service.format.files import BundleError
-from probity.service.format.manifest import Manifest
-from probity.service.format.manifest_json import manifest_from_json, to_json
-from probity.service.format.rules import ManifestError
+from .files import BundleError
+from .manifest import Manifest
+from .manifest_json import manifest_from_json, to_json
+from .rules import ManifestError
 
 SEAL = "sha256"
 MAX_MANIFEST_BYTES = 16 * 2**20

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from probity.service.format.files import BundleError
+from .files import BundleError
 
 ALGORITHM = "ed25519"
 SIGNATURE_BYTES = 64

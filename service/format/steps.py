@@ -1,6 +1,6 @@
 """The steps from the network to what is served, by which figures on held-out data are compared."""
 
-from probity.service.format.manifest import Task
+from .manifest import Task
 
 STEPS: dict[Task, dict[str, str]] = {
     "classification": {"_plain": "plain network", "_map": "temperature alone", "": "as served"},

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import safetensors
 import safetensors.numpy
 
-from probity.service.format.files import BundleError
+from .files import BundleError
 
 Array = npt.NDArray[Any]
 Tensors = dict[str, Array]

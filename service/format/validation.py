@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from probity.service.format.text import suggestion
+from .text import suggestion
 
 # pydantic's errors in other words.
 BOUNDS = frozenset({"greater_than", "greater_than_equal", "less_than", "less_than_equal"})

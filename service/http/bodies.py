@@ -8,8 +8,8 @@ from functools import partial
 from fastapi import Request
 from starlette.requests import ClientDisconnect
 
-from probity.service.http.admission import Lease, TooBusy
-from probity.service.http.problems import ProblemError
+from .admission import Lease, TooBusy
+from .problems import ProblemError
 
 # A client that is still sending reads the response only once its body is taken. So the rest of a body that is too
 # large is read and discarded, up to this multiple of the limit; beyond it the connection is closed.

@@ -12,7 +12,7 @@ from typing import Self
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Scope
 
-from probity.service.batching.errors import CancelledWhileSlow
+from ..batching.errors import CancelledWhileSlow
 
 EXTENSION = "probity.disconnect"
 Callback = Callable[[], None]

@@ -7,18 +7,18 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from probity.service.batching import BatcherFailed, ClientDeadlineExceeded, Closed, DeadlineExceeded, QueueFull
-from probity.service.codec.arrays import InputError, InputTooLarge
-from probity.service.codec.decoders.pool import DecoderUnavailable
-from probity.service.codec.decoding import FieldError, NotJson
-from probity.service.codec.forms import FormError, FormFieldError
-from probity.service.http.disconnect import ClientGaveUp
-from probity.service.http.problems import ProblemError, make_problem
-from probity.service.inference.graph import NetworkError, NetworkFailed
-from probity.service.inference.predictor import NonFinitePrediction
-from probity.service.models.rates import RateError
-from probity.service.models.store import ModelNotFound, ModelsLoading
-from probity.service.schemas import Problem
+from ..batching import BatcherFailed, ClientDeadlineExceeded, Closed, DeadlineExceeded, QueueFull
+from ..codec.arrays import InputError, InputTooLarge
+from ..codec.decoders.pool import DecoderUnavailable
+from ..codec.decoding import FieldError, NotJson
+from ..codec.forms import FormError, FormFieldError
+from ..inference.graph import NetworkError, NetworkFailed
+from ..inference.predictor import NonFinitePrediction
+from ..models.rates import RateError
+from ..models.store import ModelNotFound, ModelsLoading
+from ..schemas import Problem
+from .disconnect import ClientGaveUp
+from .problems import ProblemError, make_problem
 
 # The client disconnected before a response was begun (nginx's number).
 CLIENT_GONE = 499

@@ -8,11 +8,11 @@ from fastapi import Response
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from probity.service.http.errors import CLIENT_GONE
-from probity.service.http.problems import make_problem, render
-from probity.service.http.request_id import HEADER, identify
-from probity.service.monitoring.metrics import Metrics
-from probity.service.security.api_keys import KeyRing
+from ..monitoring.metrics import Metrics
+from ..security.api_keys import KeyRing
+from .errors import CLIENT_GONE
+from .problems import make_problem, render
+from .request_id import HEADER, identify
 
 SECURITY_HEADERS = (
     (b"x-content-type-options", b"nosniff"),

@@ -6,7 +6,7 @@ from http import HTTPStatus
 
 from fastapi import Response
 
-from probity.service.schemas import Problem
+from ..schemas import Problem
 
 MEDIA_TYPE = "application/problem+json"
 

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from fastapi import Request
 from starlette.types import Scope
 
-from probity.service.http.problems import ProblemError
+from .problems import ProblemError
 
 HEADER = "X-Request-ID"
 FORM = re.compile(r"[!-~]{1,128}")

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from starlette.requests import HTTPConnection
 
-from probity.service.batching import Answered
-from probity.service.models.served import AnyPrediction, ServedModel
+from ..batching import Answered
+from ..models.served import AnyPrediction, ServedModel
 
 STEPS = "probity.steps"
 

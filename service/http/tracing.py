@@ -10,13 +10,13 @@ from opentelemetry.trace import SpanKind, StatusCode, Tracer, set_span_in_contex
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from probity.service.format.text import printable
-from probity.service.http.arrival import arrived_at
-from probity.service.http.errors import CLIENT_GONE
-from probity.service.http.middleware import METRICS_PATH, PUBLIC_PATHS
-from probity.service.http.request_id import current_id
-from probity.service.http.steps import STEPS, Steps
-from probity.service.inference.prediction import Prediction
+from ..format.text import printable
+from ..inference.prediction import Prediction
+from .arrival import arrived_at
+from .errors import CLIENT_GONE
+from .middleware import METRICS_PATH, PUBLIC_PATHS
+from .request_id import current_id
+from .steps import STEPS, Steps
 
 NOT_TRACED = PUBLIC_PATHS | {METRICS_PATH}  # what asks for them comes all the time
 OF_A_TRACE = (b"traceparent", b"tracestate")

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from probity.service.bundle import MANIFEST, Bundle, BundleError, Calibration, Manifest
-from probity.service.inference.graph import GraphOutputs
-from probity.service.inference.policy import Policy
-from probity.service.inference.prediction import Prediction, Predictive, finite_rows
-from probity.service.maths.certified import CertifiedRule, NotCertified, certify
-from probity.service.maths.class_rules import LEAST_EXAMPLES, ClassRules
-from probity.service.maths.estimated_accuracy import HeldOutAccuracy
-from probity.service.maths.outcomes import ClassOutcomes, LabelOutcomes, Outcomes, RegressionOutcomes, Verdicts
-from probity.service.maths.prediction_sets import ConformalIntervals, LabelSets, PredictionSets, conformal_rank
-from probity.service.maths.predictive import gaussian_interval
-from probity.service.maths.rejection import RejectionRule, minimum_calibration_examples, share_bound
+from ..bundle import MANIFEST, Bundle, BundleError, Calibration, Manifest
+from ..maths.certified import CertifiedRule, NotCertified, certify
+from ..maths.class_rules import LEAST_EXAMPLES, ClassRules
+from ..maths.estimated_accuracy import HeldOutAccuracy
+from ..maths.outcomes import ClassOutcomes, LabelOutcomes, Outcomes, RegressionOutcomes, Verdicts
+from ..maths.prediction_sets import ConformalIntervals, LabelSets, PredictionSets, conformal_rank
+from ..maths.predictive import gaussian_interval
+from ..maths.rejection import RejectionRule, minimum_calibration_examples, share_bound
+from .graph import GraphOutputs
+from .policy import Policy
+from .prediction import Prediction, Predictive, finite_rows
 
 Array = npt.NDArray[Any]
 Rule = RejectionRule | ClassRules

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from probity.service.format.text import suggestion
+from ..format.text import suggestion
 
 Array = npt.NDArray[Any]
 MAX_NAMED = 5  # missing columns in one error

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from probity.service.bundle import MODEL, Bundle, BundleError, InputSpec, Manifest
-from probity.service.inference.onnx_external import ExternalDataError, refuse_external_data
-from probity.service.inference.onnx_runtime import InvalidArgument, onnxruntime
-from probity.service.inference.onnx_subgraph import extract_subgraph
-from probity.service.inference.onnx_wire import WireError
+from ..bundle import MODEL, Bundle, BundleError, InputSpec, Manifest
+from .onnx_external import ExternalDataError, refuse_external_data
+from .onnx_runtime import InvalidArgument, onnxruntime
+from .onnx_subgraph import extract_subgraph
+from .onnx_wire import WireError
 
 Array = npt.NDArray[Any]
 ONNX_TYPES = {"float32": "tensor(float)", "int64": "tensor(int64)"}

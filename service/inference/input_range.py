@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from probity.service.bundle import InputSpec
+from ..bundle import InputSpec
 
 Array = npt.NDArray[Any]
 MAX_NAMED = 3  # examples named in one answer; the others are counted

@@ -4,7 +4,7 @@ A model can name files (or, with onnxruntime's `*/_ORT_MEM_ADDR_/*`, addresses i
 bundle's model holds all of its weights, so none is legitimate. Field numbers: onnx.proto of ONNX 1.16.
 """
 
-from probity.service.inference.onnx_wire import BYTES, Message, WireError, fields
+from .onnx_wire import BYTES, Message, WireError, fields
 
 ORT_FORMAT = b"ORTM"  # bytes 4 to 8 of onnxruntime's own format, which is no protobuf
 # Message -> its fields that are, or hold, tensors, with their message types.

@@ -7,7 +7,7 @@ outputs are filtered. Field numbers: onnx.proto3 of ONNX 1.16, which never chang
 
 from collections.abc import Iterable, Iterator
 
-from probity.service.inference.onnx_wire import BYTES, Message, WireError, field, fields
+from .onnx_wire import BYTES, Message, WireError, field, fields
 
 GRAPH, FUNCTIONS = 7, 25  # of ModelProto
 NODE, INITIALIZER, OUTPUT, VALUE_INFO = 1, 5, 12, 13  # of GraphProto

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from probity.service.format.manifest_input import InputPart
-from probity.service.format.text import suggestion
-from probity.service.inference.frames import is_frame
+from ..format.manifest_input import InputPart
+from ..format.text import suggestion
+from .frames import is_frame
 
 Array = npt.NDArray[Any]
 LARGEST_WHOLE = 2**24  # float32 holds all whole numbers up to this one

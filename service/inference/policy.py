@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from probity.service.format.validation import in_one_line
+from ..format.validation import in_one_line
 
 Rate = Annotated[float, Field(gt=0, lt=1)]
 

@@ -7,13 +7,13 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from probity.service.bundle import Manifest
-from probity.service.inference.graph import GraphOutputs
-from probity.service.maths.disagreement import COMPARED
-from probity.service.maths.prediction_sets import LIKELY
-from probity.service.maths.predictive import Link, class_probabilities, link_approx, predictive_std
-from probity.service.maths.score_outputs import RegressionOutputs, class_outputs
-from probity.service.maths.scores import EPISTEMIC_STD, PREDICTIVE_ENTROPY, SCORES, Scoring
+from ..bundle import Manifest
+from ..maths.disagreement import COMPARED
+from ..maths.prediction_sets import LIKELY
+from ..maths.predictive import Link, class_probabilities, link_approx, predictive_std
+from ..maths.score_outputs import RegressionOutputs, class_outputs
+from ..maths.scores import EPISTEMIC_STD, PREDICTIVE_ENTROPY, SCORES, Scoring
+from .graph import GraphOutputs
 
 Array = npt.NDArray[Any]
 P = TypeVar("P", "Prediction", "PlainPrediction")

@@ -8,20 +8,20 @@ from urllib.parse import quote
 import numpy as np
 import numpy.typing as npt
 
-from probity.service.bundle import TOKENIZER, Bundle, BundleError, InputSpec, Manifest, read_bundle
-from probity.service.inference.decision import Decision
-from probity.service.inference.frames import frame_array, is_frame, numbers_of
-from probity.service.inference.graph import Graph
-from probity.service.inference.input_range import RangeCheck
-from probity.service.inference.parts import packed
-from probity.service.inference.policy import Policy
-from probity.service.inference.prediction import NonFinitePrediction as NonFinitePrediction
-from probity.service.inference.prediction import PlainPrediction as PlainPrediction
-from probity.service.inference.prediction import Prediction as Prediction
-from probity.service.inference.prediction import check_finite as check_finite
-from probity.service.inference.texts import NEED_TOKENIZERS, TextError, TextReader, TokenizerError, texts_of
-from probity.service.remote.cache import pretrained
-from probity.service.remote.push import push
+from ..bundle import TOKENIZER, Bundle, BundleError, InputSpec, Manifest, read_bundle
+from ..remote.cache import pretrained
+from ..remote.push import push
+from .decision import Decision
+from .frames import frame_array, is_frame, numbers_of
+from .graph import Graph
+from .input_range import RangeCheck
+from .parts import packed
+from .policy import Policy
+from .prediction import NonFinitePrediction as NonFinitePrediction
+from .prediction import PlainPrediction as PlainPrediction
+from .prediction import Prediction as Prediction
+from .prediction import check_finite as check_finite
+from .texts import NEED_TOKENIZERS, TextError, TextReader, TokenizerError, texts_of
 
 Array = npt.NDArray[Any]
 

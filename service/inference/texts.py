@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from probity.service.format.manifest_input import InputSpec, TokenKind
-from probity.service.inference.parts import packed
+from ..format.manifest_input import InputSpec, TokenKind
+from .parts import packed
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

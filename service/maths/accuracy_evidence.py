@@ -13,7 +13,7 @@ betting", JRSS B 2024). For e_t in {0, 1} it is the likelihood ratio of two coin
 import math
 from collections.abc import Iterable
 
-from probity.service.maths.martingale import Martingale
+from .martingale import Martingale
 
 ODDS_RATIOS = (1.5, 2.0, 4.0, 8.0)  # r: from somewhat worse than expected to far worse
 LEVEL = 100.0  # reached without cause with a probability of 1 % at most

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from probity.service.maths.outcomes import Verdicts
-from probity.service.maths.rejection import RejectionRule, binomial_below
+from .outcomes import Verdicts
+from .rejection import RejectionRule, binomial_below
 
 Array = npt.NDArray[Any]
 MOST_THRESHOLDS = 200

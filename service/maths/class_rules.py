@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from probity.service.maths.outcomes import Verdicts
-from probity.service.maths.rejection import RejectionRule
+from .outcomes import Verdicts
+from .rejection import RejectionRule
 
 Array = npt.NDArray[Any]
 LEAST_EXAMPLES = 100

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from probity.service.maths.prediction_sets import LIKELY
+from .prediction_sets import LIKELY
 
 Array = npt.NDArray[Any]
 Z = 1.96  # of a normal distribution, 95 % lie within so many standard deviations

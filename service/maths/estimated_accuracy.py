@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from probity.service.maths.rejection import share_bound
+from .rejection import share_bound
 
 Array = npt.NDArray[Any]
 BAND = 0.99

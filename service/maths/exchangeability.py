@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from probity.service.maths.martingale import Martingale
-from probity.service.maths.rejection import share_bound
+from .martingale import Martingale
+from .rejection import share_bound
 
 Array = npt.NDArray[Any]
 EXPONENTS = (

@@ -18,9 +18,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from probity.service.maths.score_distribution import ScoreDistribution
-from probity.service.maths.score_outputs import ClassOutputs, Outputs
-from probity.service.maths.scores import SCORES, Score
+from .score_distribution import ScoreDistribution
+from .score_outputs import ClassOutputs, Outputs
+from .scores import SCORES, Score
 
 Array = npt.NDArray[Any]
 

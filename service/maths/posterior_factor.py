@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from probity.service.maths.predictive import functional_variance
+from .predictive import functional_variance
 
 Array = npt.NDArray[Any]
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from probity.service.maths.predictive import Link, entropy_parts, label_entropy, noise_ratios
+from .predictive import Link, entropy_parts, label_entropy, noise_ratios
 
 Array = npt.NDArray[Any]
 NO_FEATURES: Mapping[str, Array] = MappingProxyType({})

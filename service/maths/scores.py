@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from probity.service.maths.score_outputs import ClassOutputs, Outputs, RegressionOutputs
+from .score_outputs import ClassOutputs, Outputs, RegressionOutputs
 
 Array = npt.NDArray[Any]
 FeatureScoreName = Literal["distance"]

@@ -7,12 +7,12 @@ from typing import Any
 import numpy.typing as npt
 from pydantic_core import to_json
 
-from probity.service.codec.answers import View, predictions_json
-from probity.service.format.manifest import Task
-from probity.service.inference.decision import Decision
-from probity.service.inference.predictor import PlainPrediction
-from probity.service.models.served import AnyPrediction, ServedModel
-from probity.service.monitoring.audit import moment
+from ..codec.answers import View, predictions_json
+from ..format.manifest import Task
+from ..inference.decision import Decision
+from ..inference.predictor import PlainPrediction
+from ..monitoring.audit import moment
+from .served import AnyPrediction, ServedModel
 
 Array = npt.NDArray[Any]
 Json = dict[str, Any]

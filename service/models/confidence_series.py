@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from probity.service.inference.decision import Decision
-from probity.service.inference.prediction import Prediction
-from probity.service.maths.estimated_accuracy import HeldOutAccuracy, confidence
-from probity.service.monitoring.metrics import Metrics
+from ..inference.decision import Decision
+from ..inference.prediction import Prediction
+from ..maths.estimated_accuracy import HeldOutAccuracy, confidence
+from ..monitoring.metrics import Metrics
 
 DECISIONS = ("accepted", "rejected")
 

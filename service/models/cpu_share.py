@@ -1,7 +1,7 @@
 """How a worker process divides its CPUs among the batches that it computes at the same time."""
 
-from probity.service.environment.cpu import available_cpus
-from probity.service.settings import Settings
+from ..environment.cpu import available_cpus
+from ..settings import Settings
 
 
 def all_threads(settings: Settings) -> int:

@@ -5,13 +5,13 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from probity.service.bundle import BundleError
-from probity.service.format.text import printable
-from probity.service.models.loading import verifier
-from probity.service.remote.cache import fetched
-from probity.service.remote.errors import UnreachableError
-from probity.service.remote.pull import pull
-from probity.service.settings import Settings
+from ..bundle import BundleError
+from ..format.text import printable
+from ..remote.cache import fetched
+from ..remote.errors import UnreachableError
+from ..remote.pull import pull
+from ..settings import Settings
+from .loading import verifier
 
 log = logging.getLogger("probity")
 

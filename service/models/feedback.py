@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from probity.service.codec.decoding import FieldError
-from probity.service.feedback.answers import Array, Decision, Outcomes, layout, outcomes_of, parse_answers
-from probity.service.feedback.labelled import LabelledExamples
-from probity.service.feedback.receipts import Receipt, ReceiptError, ReceiptSigner
-from probity.service.format.manifest import Manifest, Task
-from probity.service.inference.decision import Decision as Decides
-from probity.service.inference.predictor import PlainPrediction, Prediction
-from probity.service.maths.estimated_accuracy import confidence
-from probity.service.maths.prediction_sets import LIKELY
-from probity.service.models.served import AnyPrediction, ServedModel
-from probity.service.schemas import FeedbackRequest, FeedbackResponse, ModelName
+from ..codec.decoding import FieldError
+from ..feedback.answers import Array, Decision, Outcomes, layout, outcomes_of, parse_answers
+from ..feedback.labelled import LabelledExamples
+from ..feedback.receipts import Receipt, ReceiptError, ReceiptSigner
+from ..format.manifest import Manifest, Task
+from ..inference.decision import Decision as Decides
+from ..inference.predictor import PlainPrediction, Prediction
+from ..maths.estimated_accuracy import confidence
+from ..maths.prediction_sets import LIKELY
+from ..schemas import FeedbackRequest, FeedbackResponse, ModelName
+from .served import AnyPrediction, ServedModel
 
 LARGEST = 1e150  # its square is finite
 SHOWN = 10  # class names in an error

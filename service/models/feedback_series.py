@@ -3,9 +3,9 @@
 import numpy as np
 from prometheus_client import Counter
 
-from probity.service.feedback.answers import Array, Decision, Outcomes
-from probity.service.maths.accuracy_evidence import AccuracyTest
-from probity.service.monitoring.feedback_metrics import FeedbackMetrics
+from ..feedback.answers import Array, Decision, Outcomes
+from ..maths.accuracy_evidence import AccuracyTest
+from ..monitoring.feedback_metrics import FeedbackMetrics
 
 BINS = 10
 

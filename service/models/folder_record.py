@@ -5,9 +5,9 @@ import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from probity.service.format.text import printable
-from probity.service.models.folders import Stamp
-from probity.service.models.served import ServedModel
+from ..format.text import printable
+from .folders import Stamp
+from .served import ServedModel
 
 MAX_BACKOFF = 32  # scans between attempts to load a bundle that is refused each time
 # After an attempt of more than SLOW_SECONDS, wait 20 times as long: a bundle that hangs takes at most 5 % of the time.

@@ -4,8 +4,8 @@ import itertools
 import os
 from pathlib import Path
 
-from probity.service.bundle import MANIFEST
-from probity.service.format.files import is_ignored
+from ..bundle import MANIFEST
+from ..format.files import is_ignored
 
 # The files with their inodes, times and sizes; or the reason why the folder cannot be read.
 Stamp = tuple[tuple[str | int, ...], ...]

@@ -5,18 +5,18 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 
-from probity.service.bundle import Bundle, BundleError, Verify, read_bundle
-from probity.service.format.text import printable
-from probity.service.inference.graph import Graph
-from probity.service.inference.onnx_subgraph import may_repeat
-from probity.service.inference.policy import Policy
-from probity.service.inference.predictor import Predictor
-from probity.service.maths.class_rules import ClassRules
-from probity.service.models.cpu_share import all_threads, useful_threads
-from probity.service.models.trials import Trials
-from probity.service.models.versions_file import VERSIONS_FILE, VersionsFileError, read_versions
-from probity.service.security.signing import TrustedKeys
-from probity.service.settings import Settings
+from ..bundle import Bundle, BundleError, Verify, read_bundle
+from ..format.text import printable
+from ..inference.graph import Graph
+from ..inference.onnx_subgraph import may_repeat
+from ..inference.policy import Policy
+from ..inference.predictor import Predictor
+from ..maths.class_rules import ClassRules
+from ..security.signing import TrustedKeys
+from ..settings import Settings
+from .cpu_share import all_threads, useful_threads
+from .trials import Trials
+from .versions_file import VERSIONS_FILE, VersionsFileError, read_versions
 
 # Where one example takes one thread longer than this, all threads compute one batch, to shorten the client's wait, and
 # other models do not wait for it. For faster networks, one batch a thread gives more throughput; beside other models, a

@@ -9,16 +9,16 @@ import numpy as np
 import numpy.typing as npt
 from prometheus_client import Counter
 
-from probity.service.batching import Batch
-from probity.service.inference.predictor import PlainPrediction, Prediction, Predictor
-from probity.service.maths.exchangeability import DriftTest
-from probity.service.models.class_counters import ClassCounters
-from probity.service.models.confidence_series import ConfidenceSeries
-from probity.service.models.deviation import Deviation
-from probity.service.models.drift_sample import DriftSample
-from probity.service.models.feedback_series import FeedbackSeries
-from probity.service.monitoring.array_histogram import ArrayHistogram, ArrayHistogramChild
-from probity.service.monitoring.metrics import DEVIATIONS, FINISHING, REMOVED, SERVING, Metrics, several_processes
+from ..batching import Batch
+from ..inference.predictor import PlainPrediction, Prediction, Predictor
+from ..maths.exchangeability import DriftTest
+from ..monitoring.array_histogram import ArrayHistogram, ArrayHistogramChild
+from ..monitoring.metrics import DEVIATIONS, FINISHING, REMOVED, SERVING, Metrics, several_processes
+from .class_counters import ClassCounters
+from .confidence_series import ConfidenceSeries
+from .deviation import Deviation
+from .drift_sample import DriftSample
+from .feedback_series import FeedbackSeries
 
 Array = npt.NDArray[Any]
 SOON_SECONDS = 0.05

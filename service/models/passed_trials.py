@@ -10,8 +10,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from probity.service.format.files import MANIFEST
-from probity.service.format.seal import MAX_MANIFEST_BYTES
+from ..format.files import MANIFEST
+from ..format.seal import MAX_MANIFEST_BYTES
 
 FOLDER = "trials"  # in the folder that the processes share
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from probity.service.inference.decision import Decision
-from probity.service.settings import Settings
+from ..inference.decision import Decision
+from ..settings import Settings
 
 
 class RateError(ValueError):

@@ -7,15 +7,15 @@ from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import Any, Literal
 
-from probity.service.bundle import BundleError, is_bundle_at
-from probity.service.format.text import printable
-from probity.service.inference.predictor import Predictor
-from probity.service.models.folder_record import FolderRecord
-from probity.service.models.folders import Stamp, bundles_in, stamp_of
-from probity.service.models.served import ServedModel
-from probity.service.models.store import ModelStore
-from probity.service.models.versions_file import VERSIONS_FILE, Pinned, VersionsFileError, read_versions
-from probity.service.monitoring.metrics import Metrics
+from ..bundle import BundleError, is_bundle_at
+from ..format.text import printable
+from ..inference.predictor import Predictor
+from ..monitoring.metrics import Metrics
+from .folder_record import FolderRecord
+from .folders import Stamp, bundles_in, stamp_of
+from .served import ServedModel
+from .store import ModelStore
+from .versions_file import VERSIONS_FILE, Pinned, VersionsFileError, read_versions
 
 # A folder that is being replaced is gone for an instant: it counts as removed after this many scans without it.
 MAX_MISSED_SCANS = 2

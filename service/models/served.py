@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy.typing as npt
 
-from probity.service.batching import Answered, Batch, Clock, ComputeThreads, DynamicBatcher, Fallback, Limits
-from probity.service.format.text import printable
-from probity.service.inference.decision import Decision
-from probity.service.inference.predictor import PlainPrediction, Prediction, Predictor, check_finite
-from probity.service.models.cpu_share import batches_at_once, share_of
-from probity.service.models.model_metrics import ModelMetrics
-from probity.service.models.rates import RateBounds
-from probity.service.monitoring.metrics import Metrics
-from probity.service.settings import Settings
+from ..batching import Answered, Batch, Clock, ComputeThreads, DynamicBatcher, Fallback, Limits
+from ..format.text import printable
+from ..inference.decision import Decision
+from ..inference.predictor import PlainPrediction, Prediction, Predictor, check_finite
+from ..monitoring.metrics import Metrics
+from ..settings import Settings
+from .cpu_share import batches_at_once, share_of
+from .model_metrics import ModelMetrics
+from .rates import RateBounds
 
 Array = npt.NDArray[Any]
 AnyPrediction = Prediction | PlainPrediction

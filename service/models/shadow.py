@@ -14,19 +14,19 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from probity.service.environment.child import start_child
-from probity.service.format.text import printable
-from probity.service.inference.policy import Policy
-from probity.service.inference.prediction import Prediction
-from probity.service.models.served import AnyPrediction, ServedModel
-from probity.service.models.shadow_process import Task, frame
-from probity.service.models.store import ModelStore
-from probity.service.monitoring.background import BackgroundThread, Work
-from probity.service.monitoring.metrics import Metrics
-from probity.service.settings.shadow import ShadowChoice
+from ..environment.child import start_child
+from ..format.text import printable
+from ..inference.policy import Policy
+from ..inference.prediction import Prediction
+from ..monitoring.background import BackgroundThread, Work
+from ..monitoring.metrics import Metrics
+from ..settings.shadow import ShadowChoice
+from .served import AnyPrediction, ServedModel
+from .shadow_process import Task, frame
+from .store import ModelStore
 
 Array = npt.NDArray[Any]
-MODULE = "probity.service.models.shadow_process"
+MODULE = f"{__package__}.shadow_process"
 MOST_ROWS = 64  # of a request
 ARRAYS = 6  # at most, that an answer has of so many numbers an example as the network has outputs
 # Each turn of the thread and of the process takes processor time, Python's lock and the caches from those that ask,

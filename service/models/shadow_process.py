@@ -19,11 +19,11 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from probity.service.environment.child import end_with_parent, run_when_idle
-from probity.service.inference.graph import NetworkError, NetworkFailed
-from probity.service.inference.policy import Policy
-from probity.service.inference.predictor import Predictor
-from probity.service.maths.disagreement import Differences
+from ..environment.child import end_with_parent, run_when_idle
+from ..inference.graph import NetworkError, NetworkFailed
+from ..inference.policy import Policy
+from ..inference.predictor import Predictor
+from ..maths.disagreement import Differences
 
 Array = npt.NDArray[Any]
 SIZE = struct.Struct("<Q")

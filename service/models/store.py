@@ -3,8 +3,8 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from probity.service.models.served import ServedModel
-from probity.service.models.versions_file import Pinned
+from .served import ServedModel
+from .versions_file import Pinned
 
 Ticket = Callable[[], float]
 

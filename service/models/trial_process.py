@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from probity.service.bundle import BundleError, InputSpec, Verify, read_bundle
-from probity.service.environment.child import end_with_parent
-from probity.service.inference.graph import NetworkError, NetworkFailed
-from probity.service.inference.predictor import Predictor
+from ..bundle import BundleError, InputSpec, Verify, read_bundle
+from ..environment.child import end_with_parent
+from ..inference.graph import NetworkError, NetworkFailed
+from ..inference.predictor import Predictor
 
 EXAMPLES = 3
 # An orphan ends by itself this long after its parent would have killed it.
@@ -58,7 +58,7 @@ def attempt(task: Task) -> str:
 def _verify(trusted_keys: str | None) -> Verify | None:
     if trusted_keys is None:
         return None
-    from probity.service.security.signing import TrustedKeys  # cryptography is slow to import, and few need it
+    from ..security.signing import TrustedKeys  # cryptography is slow to import, and few need it
 
     return TrustedKeys.from_file(Path(trusted_keys))
 

@@ -9,15 +9,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Self
 
-from probity.service.bundle import BundleError
-from probity.service.environment.child import start_child
-from probity.service.environment.memory import available_bytes
-from probity.service.models.passed_trials import PassedTrials
-from probity.service.models.trial_process import Task
-from probity.service.monitoring.metrics import SHARED_FOLDER
-from probity.service.settings import PREFIX, Settings
+from ..bundle import BundleError
+from ..environment.child import start_child
+from ..environment.memory import available_bytes
+from ..monitoring.metrics import SHARED_FOLDER
+from ..settings import PREFIX, Settings
+from .passed_trials import PassedTrials
+from .trial_process import Task
 
-MODULE = "probity.service.models.trial_process"
+MODULE = f"{__package__}.trial_process"
 
 
 class Trials:

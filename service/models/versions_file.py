@@ -13,8 +13,8 @@ from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, Validation
 from pydantic.dataclasses import dataclass
 from pydantic_core import to_json
 
-from probity.service.format.files import replace_file
-from probity.service.format.text import printable
+from ..format.files import replace_file
+from ..format.text import printable
 
 VERSIONS_FILE = "versions.json"
 MOST_BYTES = 2**20

@@ -11,8 +11,8 @@ from typing import Any
 from prometheus_client import Counter
 from pydantic_core import to_json
 
-from probity.service.monitoring.audit_file import RotatedFile, StandardOutput
-from probity.service.monitoring.background import BackgroundThread, Work
+from .audit_file import RotatedFile, StandardOutput
+from .background import BackgroundThread, Work
 
 
 @dataclass(frozen=True)

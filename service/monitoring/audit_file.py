@@ -5,7 +5,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from probity.service.format.files import bundle_around
+from ..format.files import bundle_around
 
 PRIVATE = 0o600
 LOOKED_AT_BYTES = 1000

@@ -11,7 +11,7 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
-from probity.service.monitoring.metrics import FINISHING, SERVING, SHARED_FOLDER, Metrics, several_processes
+from .metrics import FINISHING, SERVING, SHARED_FOLDER, Metrics, several_processes
 
 INFO = "probity_model_info"
 OPENMETRICS, VERSION = "application/openmetrics-text", "1.0.0"

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from probity.service.monitoring.array_histogram import ArrayHistogram
-from probity.service.monitoring.feedback_metrics import FeedbackMetrics
+from .array_histogram import ArrayHistogram
+from .feedback_metrics import FeedbackMetrics
 
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # a variable of prometheus-client's
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)

@@ -5,10 +5,10 @@
 A request that is wrong raises `NotJson` or `InputError`, of which `RequestError` is one kind.
 """
 
-from probity.service.oip.errors import OutputUnavailable, RequestError
-from probity.service.oip.inputs import Undecoded, array_of, input_of
-from probity.service.oip.request import InferRequest, parse_request
-from probity.service.oip.response import Encoded, encode
+from .errors import OutputUnavailable, RequestError
+from .inputs import Undecoded, array_of, input_of
+from .request import InferRequest, parse_request
+from .response import Encoded, encode
 
 __all__ = [
     "Encoded",

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from probity.service.oip.errors import RequestError
-from probity.service.oip.parsing import shown
+from .errors import RequestError
+from .parsing import shown
 
 Array = npt.NDArray[Any]
 BF16, BOOL, BYTES = "BF16", "BOOL", "BYTES"

@@ -1,6 +1,6 @@
 """Errors of requests, beside `probity.service.codec.decoding.NotJson` and `probity.service.codec.arrays.InputError`."""
 
-from probity.service.codec.arrays import InputError
+from ..codec.arrays import InputError
 
 
 class RequestError(InputError):

@@ -4,19 +4,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from probity.service.bundle import InputSpec
-from probity.service.codec.arrays import InputLimits, array_from_array
-from probity.service.codec.encoded_images import ImageFiles, ImageTexts
-from probity.service.codec.images import check_images
-from probity.service.codec.plain_texts import PlainTexts
-from probity.service.format.manifest_input import InputPart
-from probity.service.format.text import suggestion
-from probity.service.inference.parts import PartsError, packed
-from probity.service.oip.datatypes import BYTES, Array
-from probity.service.oip.errors import RequestError
-from probity.service.oip.parsing import shown
-from probity.service.oip.schemas import INPUT
-from probity.service.oip.tensor import Tensor
+from ..bundle import InputSpec
+from ..codec.arrays import InputLimits, array_from_array
+from ..codec.encoded_images import ImageFiles, ImageTexts
+from ..codec.images import check_images
+from ..codec.plain_texts import PlainTexts
+from ..format.manifest_input import InputPart
+from ..format.text import suggestion
+from ..inference.parts import PartsError, packed
+from .datatypes import BYTES, Array
+from .errors import RequestError
+from .parsing import shown
+from .schemas import INPUT
+from .tensor import Tensor
 
 IMAGE_SHAPES = "the shape (batch,) or (batch, 1): an encoded image file in each element"
 

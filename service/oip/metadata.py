@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from probity.service.bundle import InputSpec
-from probity.service.format.manifest_input import InputPart
-from probity.service.inference.decision import Decision
-from probity.service.inference.predictor import Predictor
-from probity.service.oip.datatypes import BYTES
-from probity.service.oip.outputs import FP32, outputs_of
-from probity.service.oip.schemas import INPUT
+from ..bundle import InputSpec
+from ..format.manifest_input import InputPart
+from ..inference.decision import Decision
+from ..inference.predictor import Predictor
+from .datatypes import BYTES
+from .outputs import FP32, outputs_of
+from .schemas import INPUT
 
 Json = dict[str, Any]
 PLATFORM = "onnxruntime_onnx"

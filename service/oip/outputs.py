@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from probity.service.format.manifest import Manifest
-from probity.service.inference.decision import Decision
-from probity.service.inference.predictor import PlainPrediction, Prediction
-from probity.service.oip.datatypes import BOOL, Array
-from probity.service.oip.errors import OutputUnavailable, RequestError
-from probity.service.oip.parsing import shown
-from probity.service.oip.request import InferRequest, Wanted
+from ..format.manifest import Manifest
+from ..inference.decision import Decision
+from ..inference.predictor import PlainPrediction, Prediction
+from .datatypes import BOOL, Array
+from .errors import OutputUnavailable, RequestError
+from .parsing import shown
+from .request import InferRequest, Wanted
 
 AnyPrediction = Prediction | PlainPrediction
 FP32, FP64 = "FP32", "FP64"

@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
-from probity.service.codec.decoding import NotJson
-from probity.service.codec.json_limits import JsonLimits, check_json_size
-from probity.service.oip.errors import RequestError
-from probity.service.oip.schemas import REFUSED_PARAMETER
+from ..codec.decoding import NotJson
+from ..codec.json_limits import JsonLimits, check_json_size
+from .errors import RequestError
+from .schemas import REFUSED_PARAMETER
 
 M = TypeVar("M", bound=BaseModel)
 MAX_SHOWN = 60

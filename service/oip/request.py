@@ -3,12 +3,12 @@
 import functools
 from dataclasses import dataclass
 
-from probity.service.codec.json_limits import JsonLimits
-from probity.service.oip import schemas
-from probity.service.oip.errors import RequestError
-from probity.service.oip.parsing import parse, read_json, shown
-from probity.service.oip.schemas import INPUT
-from probity.service.oip.tensor import Tensor, read_tensor
+from ..codec.json_limits import JsonLimits
+from . import schemas
+from .errors import RequestError
+from .parsing import parse, read_json, shown
+from .schemas import INPUT
+from .tensor import Tensor, read_tensor
 
 LENGTH_HEADER = "Inference-Header-Content-Length"
 # A client with binary tensors mostly repeats its short JSON: so many of these are parsed once.

@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from probity.service.oip.datatypes import Array, from_bytes, item_size, to_bytes, to_values
-from probity.service.oip.outputs import Output
-from probity.service.oip.request import Wanted
+from .datatypes import Array, from_bytes, item_size, to_bytes, to_values
+from .outputs import Output
+from .request import Wanted
 
 REMEMBERED = 64  # JSON texts of binary answers: those of one model and as many examples are the same
 Description = tuple[str, str, tuple[int, ...]]  # of a tensor: name, datatype, shape

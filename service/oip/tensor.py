@@ -5,11 +5,11 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from probity.service.codec.arrays import InputTooLarge
-from probity.service.oip import datatypes
-from probity.service.oip.errors import RequestError
-from probity.service.oip.parsing import shown
-from probity.service.oip.schemas import InputTensor
+from ..codec.arrays import InputTooLarge
+from . import datatypes
+from .errors import RequestError
+from .parsing import shown
+from .schemas import InputTensor
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from typing import Any, TextIO
 
 from uvicorn.config import LOGGING_CONFIG
 
-from probity.service.http.request_id import current_id
-from probity.service.settings import Settings
+from ..http.request_id import current_id
+from ..settings import Settings
 
 PHRASES: dict[object, str] = {status.value: status.phrase for status in http.HTTPStatus}
 ACCESS, ACCESS_FIELDS = "uvicorn.access", ("client", "method", "path", "", "status")

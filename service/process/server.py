@@ -14,27 +14,22 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
-from probity.service.app import create_app
-from probity.service.connection.protocol import limited_protocol
-from probity.service.format.text import printable
-from probity.service.inference.graph import share_memory
-from probity.service.models.loading import load_named
-from probity.service.monitoring.metrics import several_processes
-from probity.service.process.forced_exit import ForcedExit, exit_now
-from probity.service.process.listening import (
-    OutOfDescriptors,
-    accept_waiting,
-    most_connections,
-    refuse_new_connections,
-)
-from probity.service.process.logs import log_config, toggle_debug
-from probity.service.process.metrics_files import reserve_room_for_metrics
-from probity.service.process.startup_signals import in_terminal
-from probity.service.runtime import Runtime
-from probity.service.settings import Settings
+from ..app import create_app
+from ..connection.protocol import limited_protocol
+from ..format.text import printable
+from ..inference.graph import share_memory
+from ..models.loading import load_named
+from ..monitoring.metrics import several_processes
+from ..runtime import Runtime
+from ..settings import Settings
+from .forced_exit import ForcedExit, exit_now
+from .listening import OutOfDescriptors, accept_waiting, most_connections, refuse_new_connections
+from .logs import log_config, toggle_debug
+from .metrics_files import reserve_room_for_metrics
+from .startup_signals import in_terminal
 
 if TYPE_CHECKING:
-    from probity.service.rpc.server import RpcServer
+    from ..rpc.server import RpcServer
 
 log = logging.getLogger("probity")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -115,7 +110,7 @@ class Server(uvicorn.Server):
         runtime = _runtime(self.config.app)
         if runtime is None or runtime.settings.grpc_port is None or self.should_exit:
             return
-        from probity.service.rpc.server import RpcServer
+        from ..rpc.server import RpcServer
 
         app: Any = self.config.app
         self._rpc = RpcServer(app, runtime, runtime.settings, self.server_state.tasks, app.state.api_keys)

@@ -32,12 +32,12 @@ from pathlib import Path
 
 from prometheus_client import multiprocess as metrics_files
 
-from probity.service.models.passed_trials import FOLDER
-from probity.service.monitoring.metrics import SHARED_FOLDER
-from probity.service.process.server import DEBUG, handled_signals
-from probity.service.process.startup_signals import in_terminal
-from probity.service.process.worker import STARTUP_FAILURE, Worker, run_worker
-from probity.service.settings import Settings
+from ..models.passed_trials import FOLDER
+from ..monitoring.metrics import SHARED_FOLDER
+from ..settings import Settings
+from .server import DEBUG, handled_signals
+from .startup_signals import in_terminal
+from .worker import STARTUP_FAILURE, Worker, run_worker
 
 METRICS_FOLDER = SHARED_FOLDER
 # Between attempts to start a worker, so that failing starts do not take the CPU from workers that serve.

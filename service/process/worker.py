@@ -16,14 +16,14 @@ from multiprocessing.context import SpawnProcess
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from probity.service.bundle import BundleError
-from probity.service.feedback.receipts import SecretFileError
-from probity.service.monitoring.audit_file import AuditFileError
-from probity.service.process.forced_exit import ForcedExit
-from probity.service.process.logs import log_config
-from probity.service.process.server import build_server
-from probity.service.security.api_keys import KeyFileError
-from probity.service.settings import Settings
+from ..bundle import BundleError
+from ..feedback.receipts import SecretFileError
+from ..monitoring.audit_file import AuditFileError
+from ..security.api_keys import KeyFileError
+from ..settings import Settings
+from .forced_exit import ForcedExit
+from .logs import log_config
+from .server import build_server
 
 STARTUP_FAILURE = 3
 log = logging.getLogger("probity")

@@ -7,12 +7,12 @@ import re
 from pathlib import Path
 from urllib.parse import quote
 
-from probity.service.bundle import Verify
-from probity.service.format.files import ELSEWHERE, MANIFEST, BundleError
-from probity.service.format.text import printable
-from probity.service.remote.errors import UnreachableError
-from probity.service.remote.places import is_uri
-from probity.service.remote.pull import Progress, pull, unseen
+from ..bundle import Verify
+from ..format.files import ELSEWHERE, MANIFEST, BundleError
+from ..format.text import printable
+from .errors import UnreachableError
+from .places import is_uri
+from .pull import Progress, pull, unseen
 
 VARIABLE = "PROBITY_CACHE_DIR"
 log = logging.getLogger("probity")

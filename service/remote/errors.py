@@ -3,7 +3,7 @@
 import importlib
 from types import ModuleType
 
-from probity.service.format.files import BundleError
+from ..format.files import BundleError
 
 
 class UnreachableError(BundleError):

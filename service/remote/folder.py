@@ -5,8 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from probity.service.format.files import BLOCK_BYTES, DISK_FULL, BundleError, check_new, staged_bundle
-from probity.service.remote.place import Report, opened, unheard, write_blocks
+from ..format.files import BLOCK_BYTES, DISK_FULL, BundleError, check_new, staged_bundle
+from .place import Report, opened, unheard, write_blocks
 
 
 class FolderPlace:

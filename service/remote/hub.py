@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from probity.service.format.files import DISK_FULL, README, BundleError
-from probity.service.remote.errors import UnreachableError, needed
-from probity.service.remote.place import Report, check_size, left_over, unheard
+from ..format.files import DISK_FULL, README, BundleError
+from .errors import UnreachableError, needed
+from .place import Report, check_size, left_over, unheard
 
 PARTS = re.compile(r"(?P<repository>[^/@]+/[^/@]+)(?:@(?P<revision>[^/@]+))?(?:/(?P<folder>[^@]+?))?/?")
 FORM = "hf://OWNER/NAME[@REVISION][/FOLDER]"

@@ -14,9 +14,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from probity.service.format.files import BLOCK_BYTES, MANIFEST, BundleError
-from probity.service.remote.errors import UnreachableError, needed
-from probity.service.remote.place import Report, left_over, opened, refuse_bundle_there, unheard, write_blocks
+from ..format.files import BLOCK_BYTES, MANIFEST, BundleError
+from .errors import UnreachableError, needed
+from .place import Report, left_over, opened, refuse_bundle_there, unheard, write_blocks
 
 T = TypeVar("T")
 STORES = {"s3": "S3Store", "gs": "GCSStore", "az": "AzureStore"}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from probity.service.format.files import OPTIONAL_FILES, SIGNATURE, BundleError
+from ..format.files import OPTIONAL_FILES, SIGNATURE, BundleError
 
 Report = Callable[[int], None]
 """Called with the number of bytes that have come since the last call."""

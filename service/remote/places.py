@@ -4,11 +4,11 @@ import contextlib
 import re
 from collections.abc import Iterator
 
-from probity.service.format.files import BundleError
-from probity.service.remote import hub, registry
-from probity.service.remote.folder import FolderPlace
-from probity.service.remote.object_store import STORES, ObjectStore
-from probity.service.remote.place import Place
+from ..format.files import BundleError
+from . import hub, registry
+from .folder import FolderPlace
+from .object_store import STORES, ObjectStore
+from .place import Place
 
 FORMS = (hub.FORM, *(f"{scheme}://BUCKET/PREFIX" for scheme in STORES), registry.FORM)
 BUCKET = re.compile(

@@ -6,16 +6,8 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from probity.service.bundle import (
-    MAX_MANIFEST_BYTES,
-    MAX_SIGNATURE_BYTES,
-    Manifest,
-    Verify,
-    is_bundle_at,
-    read_bundle,
-    read_head,
-)
-from probity.service.format.files import (
+from ..bundle import MAX_MANIFEST_BYTES, MAX_SIGNATURE_BYTES, Manifest, Verify, is_bundle_at, read_bundle, read_head
+from ..format.files import (
     COPY_AGAIN,
     MANIFEST,
     README,
@@ -25,8 +17,8 @@ from probity.service.format.files import (
     staged_bundle,
     write_file,
 )
-from probity.service.remote.place import Place
-from probity.service.remote.places import place_of
+from .place import Place
+from .places import place_of
 
 MAX_README_BYTES = 2**20
 Progress = Callable[[int, int], None]

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from probity.service.bundle import read_bundle
-from probity.service.format.files import MANIFEST, README, SIGNATURE, BundleError
-from probity.service.remote.places import is_uri, place_of
+from ..bundle import read_bundle
+from ..format.files import MANIFEST, README, SIGNATURE, BundleError
+from .places import is_uri, place_of
 
 
 def push(bundle: Path | str, uri: str, replace: bool = False) -> str:

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from probity.service.format.files import BLOCK_BYTES, MANIFEST, BundleError
-from probity.service.remote.errors import UnreachableError, needed
-from probity.service.remote.place import Report, check_size, refuse_bundle_there, unheard, write_blocks
+from ..format.files import BLOCK_BYTES, MANIFEST, BundleError
+from .errors import UnreachableError, needed
+from .place import Report, check_size, refuse_bundle_there, unheard, write_blocks
 
 REFERENCE = re.compile(
     r"(?P<host>[^/@]+)/(?P<repository>[a-z0-9][a-z0-9._/-]*)"

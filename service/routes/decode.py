@@ -9,18 +9,18 @@ from typing import TypeVar
 
 from fastapi import Request
 
-from probity.service.batching import DeadlineExceeded
-from probity.service.bundle import InputSpec
-from probity.service.codec.arrays import Array, InputTooLarge
-from probity.service.codec.encoded_images import CHEAP_PIXELS, EncodedImages
-from probity.service.codec.images import check_images
-from probity.service.codec.plain_texts import CHEAP_CHARACTERS, PlainTexts
-from probity.service.http.admission import Lease
-from probity.service.http.bodies import read_body
-from probity.service.http.disconnect import CancelOnDisconnect
-from probity.service.http.problems import ProblemError
-from probity.service.inference.predictor import Predictor
-from probity.service.runtime import RequestDeadline, Runtime
+from ..batching import DeadlineExceeded
+from ..bundle import InputSpec
+from ..codec.arrays import Array, InputTooLarge
+from ..codec.encoded_images import CHEAP_PIXELS, EncodedImages
+from ..codec.images import check_images
+from ..codec.plain_texts import CHEAP_CHARACTERS, PlainTexts
+from ..http.admission import Lease
+from ..http.bodies import read_body
+from ..http.disconnect import CancelOnDisconnect
+from ..http.problems import ProblemError
+from ..inference.predictor import Predictor
+from ..runtime import RequestDeadline, Runtime
 
 T = TypeVar("T")
 # Decoding so few bytes takes no longer than handing them to a thread.

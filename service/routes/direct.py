@@ -9,9 +9,9 @@ from fastapi.routing import APIRoute
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from probity.service.http.admission import Lease
-from probity.service.http.disconnect import response_taken
-from probity.service.runtime import Runtime
+from ..http.admission import Lease
+from ..http.disconnect import response_taken
+from ..runtime import Runtime
 
 LEASE = "probity.lease"
 

@@ -4,17 +4,17 @@ from typing import Any
 
 from fastapi import Request, Response
 
-from probity.service.codec.decoding import JSON, parse_json
-from probity.service.codec.json_limits import MAX_NUMBERS, SLACK, JsonLimits, check_json_size
-from probity.service.feedback.receipts import Receipt
-from probity.service.http.bodies import media_type, read_body
-from probity.service.http.problems import ProblemError
-from probity.service.models.feedback import Feedback
-from probity.service.models.served import ServedModel
-from probity.service.routes.direct import direct_router, lease_of
-from probity.service.routes.predict import ERRORS
-from probity.service.runtime import Runtime, runtime_of
-from probity.service.schemas import FeedbackRequest, FeedbackResponse
+from ..codec.decoding import JSON, parse_json
+from ..codec.json_limits import MAX_NUMBERS, SLACK, JsonLimits, check_json_size
+from ..feedback.receipts import Receipt
+from ..http.bodies import media_type, read_body
+from ..http.problems import ProblemError
+from ..models.feedback import Feedback
+from ..models.served import ServedModel
+from ..runtime import Runtime, runtime_of
+from ..schemas import FeedbackRequest, FeedbackResponse
+from .direct import direct_router, lease_of
+from .predict import ERRORS
 
 PATH = "/feedback"
 MAX_FIELDS = 200_000  # colons may stand in the names of classes too

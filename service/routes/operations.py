@@ -4,13 +4,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from probity.service.codec.answers import rule_json
-from probity.service.format.manifest_json import to_json
-from probity.service.http.problems import MEDIA_TYPE, ProblemError
-from probity.service.models.served import ServedModel
-from probity.service.monitoring.exposition import Form
-from probity.service.runtime import Runtime, get_runtime
-from probity.service.schemas import Health, ModelList, ModelVersion, Problem
+from ..codec.answers import rule_json
+from ..format.manifest_json import to_json
+from ..http.problems import MEDIA_TYPE, ProblemError
+from ..models.served import ServedModel
+from ..monitoring.exposition import Form
+from ..runtime import Runtime, get_runtime
+from ..schemas import Health, ModelList, ModelVersion, Problem
 
 router = APIRouter(tags=["operations"])
 MAX_NAMED = 10

@@ -10,8 +10,8 @@ import numpy as np
 from fastapi import APIRouter, Depends
 from fastapi.responses import FileResponse
 
-from probity.service.http.problems import ProblemError
-from probity.service.runtime import Runtime, get_runtime
+from ..http.problems import ProblemError
+from ..runtime import Runtime, get_runtime
 
 router = APIRouter(include_in_schema=False)
 FOLDER = Path(__file__).parent.parent / "playground"

@@ -7,28 +7,28 @@ from typing import Any
 from fastapi import Request, Response
 from pydantic_core import to_json
 
-from probity.service.batching import Answered
-from probity.service.codec.answers import View, predictions_json, warnings_of
-from probity.service.codec.decoding import IMAGES, JSON, NPY, Decoded, from_json, from_npy
-from probity.service.codec.encoded_images import Form, ImageFiles, ImageTexts
-from probity.service.codec.plain_texts import PlainTexts
-from probity.service.http.admission import Lease
-from probity.service.http.bodies import media_type, reserve, reserve_response
-from probity.service.http.disconnect import CancelOnDisconnect
-from probity.service.http.problems import MEDIA_TYPE, ProblemError
-from probity.service.http.request_id import HEADER as ID_HEADER
-from probity.service.http.request_id import request_id
-from probity.service.http.route_key import PARAMETER as ROUTE_PARAMETER
-from probity.service.http.route_key import ticket_of
-from probity.service.http.steps import steps_of
-from probity.service.inference.decision import Decision
-from probity.service.inference.predictor import NonFinitePrediction, Predictor
-from probity.service.models.served import AnyPrediction, ServedModel
-from probity.service.routes.decode import decode_images, decode_numbers, decode_texts, read
-from probity.service.routes.direct import direct_router, lease_of, path_parameters
-from probity.service.routes.query import PARAMETERS, query_of
-from probity.service.runtime import RequestDeadline, Runtime, runtime_of
-from probity.service.schemas import PredictRequest, PredictResponse, Problem
+from ..batching import Answered
+from ..codec.answers import View, predictions_json, warnings_of
+from ..codec.decoding import IMAGES, JSON, NPY, Decoded, from_json, from_npy
+from ..codec.encoded_images import Form, ImageFiles, ImageTexts
+from ..codec.plain_texts import PlainTexts
+from ..http.admission import Lease
+from ..http.bodies import media_type, reserve, reserve_response
+from ..http.disconnect import CancelOnDisconnect
+from ..http.problems import MEDIA_TYPE, ProblemError
+from ..http.request_id import HEADER as ID_HEADER
+from ..http.request_id import request_id
+from ..http.route_key import PARAMETER as ROUTE_PARAMETER
+from ..http.route_key import ticket_of
+from ..http.steps import steps_of
+from ..inference.decision import Decision
+from ..inference.predictor import NonFinitePrediction, Predictor
+from ..models.served import AnyPrediction, ServedModel
+from ..runtime import RequestDeadline, Runtime, runtime_of
+from ..schemas import PredictRequest, PredictResponse, Problem
+from .decode import decode_images, decode_numbers, decode_texts, read
+from .direct import direct_router, lease_of, path_parameters
+from .query import PARAMETERS, query_of
 
 router = direct_router(tags=["predict"])
 MULTIPART = "multipart/form-data"

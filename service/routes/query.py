@@ -7,10 +7,10 @@ from typing import Any
 
 from fastapi import Request
 
-from probity.service.codec.answers import FIELDS, View, usual_top
-from probity.service.format.manifest import Manifest
-from probity.service.format.text import suggestion
-from probity.service.http.problems import ProblemError
+from ..codec.answers import FIELDS, View, usual_top
+from ..format.manifest import Manifest
+from ..format.text import suggestion
+from ..http.problems import ProblemError
 
 RATE, DETAIL, FULL, CHOSEN, TOP, TRIAL = "false_reject_rate", "detail", "full", "fields", "top", "trial"
 NAMES = (RATE, DETAIL, CHOSEN, TOP, TRIAL)

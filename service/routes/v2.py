@@ -5,14 +5,14 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
-from probity.service.http.problems import ProblemError
-from probity.service.models.served import ServedModel
-from probity.service.oip.metadata import metadata
-from probity.service.oip.schemas import Live, ModelMetadata, ModelReady, Ready, ServerMetadata
-from probity.service.routes import operations, v2_infer
-from probity.service.routes.direct import DirectRoute, path_parameters
-from probity.service.routes.v2_errors import errors
-from probity.service.runtime import runtime_of
+from ..http.problems import ProblemError
+from ..models.served import ServedModel
+from ..oip.metadata import metadata
+from ..oip.schemas import Live, ModelMetadata, ModelReady, Ready, ServerMetadata
+from ..runtime import runtime_of
+from . import operations, v2_infer
+from .direct import DirectRoute, path_parameters
+from .v2_errors import errors
 
 router = APIRouter(prefix="/v2", tags=["open inference protocol"])
 Json = dict[str, Any]

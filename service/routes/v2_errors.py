@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from probity.service.oip.schemas import ErrorResponse
+from ..oip.schemas import ErrorResponse
 
 TEXTS: dict[int | str, str] = {
     400: "The body is not JSON, or not in its content encoding.",

@@ -7,33 +7,33 @@ from typing import Any
 
 from fastapi import Request, Response
 
-from probity.service.batching import Answered
-from probity.service.codec.answers import warnings_of
-from probity.service.codec.decoding import JSON
-from probity.service.codec.encoded_images import ImageFiles, ImageTexts
-from probity.service.codec.json_limits import json_limits_for
-from probity.service.codec.plain_texts import PlainTexts
-from probity.service.http.admission import Lease
-from probity.service.http.bodies import media_type, reserve, reserve_response
-from probity.service.http.disconnect import CancelOnDisconnect
-from probity.service.http.problems import ProblemError
-from probity.service.http.request_id import given_id
-from probity.service.http.route_key import PARAMETER as ROUTE_PARAMETER
-from probity.service.http.route_key import ticket_of
-from probity.service.http.steps import steps_of
-from probity.service.inference.decision import Decision
-from probity.service.models.served import AnyPrediction, ServedModel
-from probity.service.oip import Encoded, InferRequest, OutputUnavailable, Undecoded, encode, input_of, parse_request
-from probity.service.oip.datatypes import Array
-from probity.service.oip.outputs import Answer, check_outputs, chosen, outputs_of
-from probity.service.oip.request import LENGTH_HEADER, header_length
-from probity.service.oip.response import Head
-from probity.service.oip.schemas import INPUT, InferResponse, inlined
-from probity.service.oip.schemas import InferRequest as DocumentedRequest
-from probity.service.routes.decode import decode_images, decode_numbers, decode_texts, read
-from probity.service.routes.direct import lease_of
-from probity.service.routes.v2_errors import ALL_ERRORS
-from probity.service.runtime import RequestDeadline, Runtime, runtime_of
+from ..batching import Answered
+from ..codec.answers import warnings_of
+from ..codec.decoding import JSON
+from ..codec.encoded_images import ImageFiles, ImageTexts
+from ..codec.json_limits import json_limits_for
+from ..codec.plain_texts import PlainTexts
+from ..http.admission import Lease
+from ..http.bodies import media_type, reserve, reserve_response
+from ..http.disconnect import CancelOnDisconnect
+from ..http.problems import ProblemError
+from ..http.request_id import given_id
+from ..http.route_key import PARAMETER as ROUTE_PARAMETER
+from ..http.route_key import ticket_of
+from ..http.steps import steps_of
+from ..inference.decision import Decision
+from ..models.served import AnyPrediction, ServedModel
+from ..oip import Encoded, InferRequest, OutputUnavailable, Undecoded, encode, input_of, parse_request
+from ..oip.datatypes import Array
+from ..oip.outputs import Answer, check_outputs, chosen, outputs_of
+from ..oip.request import LENGTH_HEADER, header_length
+from ..oip.response import Head
+from ..oip.schemas import INPUT, InferResponse, inlined
+from ..oip.schemas import InferRequest as DocumentedRequest
+from ..runtime import RequestDeadline, Runtime, runtime_of
+from .decode import decode_images, decode_numbers, decode_texts, read
+from .direct import lease_of
+from .v2_errors import ALL_ERRORS
 
 OCTETS = "application/octet-stream"
 INLINE_NUMBERS = 4096  # serialising so many takes no longer than handing them to a thread

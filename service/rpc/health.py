@@ -8,8 +8,8 @@ from typing import Any
 import grpc
 from grpc_health.v1 import health_pb2
 
-from probity.service.rpc.in_process import InProcess
-from probity.service.rpc.protocol import SERVICE
+from .in_process import InProcess
+from .protocol import SERVICE
 
 HEALTH = "grpc.health.v1.Health"
 KNOWN = frozenset({"", SERVICE})

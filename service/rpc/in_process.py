@@ -9,9 +9,9 @@ from urllib.parse import quote
 
 from starlette.types import ASGIApp, Message
 
-from probity.service.http.arrival import ARRIVAL
-from probity.service.http.disconnect import DisconnectEvent
-from probity.service.http.errors import CLIENT_GONE
+from ..http.arrival import ARRIVAL
+from ..http.disconnect import DisconnectEvent
+from ..http.errors import CLIENT_GONE
 
 Headers = Mapping[str, str]
 Note = Callable[[str, str, str, "Reply"], None]

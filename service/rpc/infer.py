@@ -3,10 +3,10 @@
 import json
 from typing import Any
 
-from probity.service.oip.errors import RequestError
-from probity.service.oip.request import LENGTH_HEADER
-from probity.service.rpc.protocol import Protocol
-from probity.service.rpc.tensors import add_contents, typed_bytes
+from ..oip.errors import RequestError
+from ..oip.request import LENGTH_HEADER
+from .protocol import Protocol
+from .tensors import add_contents, typed_bytes
 
 Json = dict[str, Any]
 NUMBERS = frozenset({"false_reject_rate"})  # parameters that KServe's messages can only hold as a text

@@ -14,13 +14,13 @@ from grpc_reflection.v1alpha import reflection
 from starlette.types import ASGIApp
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from probity.service.rpc.health import HEALTH, Health
-from probity.service.rpc.in_process import InProcess, Reply
-from probity.service.rpc.protocol import SERVICE, Protocol
-from probity.service.rpc.servicer import Servicer
-from probity.service.runtime import Runtime
-from probity.service.security.api_keys import KeyRing
-from probity.service.settings import Settings
+from ..runtime import Runtime
+from ..security.api_keys import KeyRing
+from ..settings import Settings
+from .health import HEALTH, Health
+from .in_process import InProcess, Reply
+from .protocol import SERVICE, Protocol
+from .servicer import Servicer
 
 MOST_BYTES = 4 * 2**20  # of a message: what gRPC itself takes by default
 MOST_CALLS = 1024  # at once, those that wait among them

@@ -11,16 +11,16 @@ import grpc
 from google.protobuf.message import DecodeError
 from starlette.datastructures import Headers
 
-from probity.service.http.middleware import presented_keys
-from probity.service.oip.errors import RequestError
-from probity.service.oip.request import LENGTH_HEADER
-from probity.service.routes.decode import INLINE_BYTES
-from probity.service.rpc.in_process import InProcess, Reply
-from probity.service.rpc.infer import to_http, to_message
-from probity.service.rpc.protocol import METHODS, SERVICE, Protocol
-from probity.service.rpc.wire import MalformedMessage, check_parts
-from probity.service.runtime import TIMEOUT_HEADER, Runtime
-from probity.service.security.api_keys import KeyRing
+from ..http.middleware import presented_keys
+from ..oip.errors import RequestError
+from ..oip.request import LENGTH_HEADER
+from ..routes.decode import INLINE_BYTES
+from ..runtime import TIMEOUT_HEADER, Runtime
+from ..security.api_keys import KeyRing
+from .in_process import InProcess, Reply
+from .infer import to_http, to_message
+from .protocol import METHODS, SERVICE, Protocol
+from .wire import MalformedMessage, check_parts
 
 Code = grpc.StatusCode
 CODES = {

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from probity.service.oip.datatypes import BYTES, LENGTH, NUMPY, Array, from_bytes
-from probity.service.oip.errors import RequestError
+from ..oip.datatypes import BYTES, LENGTH, NUMPY, Array, from_bytes
+from ..oip.errors import RequestError
 
 # The field of InferTensorContents for each datatype, and the type of its numbers.
 CONTENTS = {

@@ -10,9 +10,9 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from probity.service.bundle import MANIFEST, SIGNATURE, BundleError, Signature, read_bundle
-from probity.service.format.files import replace_file
-from probity.service.format.signature import signature_to_bytes
+from ..bundle import MANIFEST, SIGNATURE, BundleError, Signature, read_bundle
+from ..format.files import replace_file
+from ..format.signature import signature_to_bytes
 
 MAX_KEY_BYTES = 2**20
 BLOCK = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", re.DOTALL)

@@ -8,16 +8,16 @@ from typing import Any
 from pydantic import field_validator, model_validator
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
-from probity.service.environment.kubernetes import is_link_url, is_service_link
-from probity.service.format.text import suggestion
-from probity.service.remote.cache import cache_folder, kept_at
-from probity.service.remote.places import is_uri
-from probity.service.settings.access import AccessSettings
-from probity.service.settings.computation import ComputationSettings
-from probity.service.settings.decisions import DecisionSettings
-from probity.service.settings.limits import LimitSettings
-from probity.service.settings.models import ModelSettings
-from probity.service.settings.records import RecordSettings
+from ..environment.kubernetes import is_link_url, is_service_link
+from ..format.text import suggestion
+from ..remote.cache import cache_folder, kept_at
+from ..remote.places import is_uri
+from .access import AccessSettings
+from .computation import ComputationSettings
+from .decisions import DecisionSettings
+from .limits import LimitSettings
+from .models import ModelSettings
+from .records import RecordSettings
 
 PREFIX = "PROBITY_"
 # Names with the prefix that belong to the benchmarks, to docker-compose.yml and to the client, not to the service.

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from probity.service.settings.types import Positive
+from .types import Positive
 
 
 class ComputationSettings(BaseModel):

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import NoDecode
 
-from probity.service.inference.policy import DecisionOptions, Rate
+from ..inference.policy import DecisionOptions, Rate
 
 
 class DecisionSettings(DecisionOptions):

@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, Field, model_validator
 
-from probity.service.settings.types import Bytes, Positive, Seconds
+from .types import Bytes, Positive, Seconds
 
 
 class LimitSettings(BaseModel):

@@ -6,10 +6,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from probity.service.format.manifest import MAX_MODEL_NAME, MAX_VERSION
-from probity.service.format.text import checked_segment
-from probity.service.settings.shadow import ShadowChoice
-from probity.service.settings.types import Bytes, Seconds, Words
+from ..format.manifest import MAX_MODEL_NAME, MAX_VERSION
+from ..format.text import checked_segment
+from .shadow import ShadowChoice
+from .types import Bytes, Seconds, Words
 
 
 class ModelSettings(BaseModel):

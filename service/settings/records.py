@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from probity.service.settings.types import Bytes, Seconds
+from .types import Bytes, Seconds
 
 
 class RecordSettings(BaseModel):

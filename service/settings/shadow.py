@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from probity.service.format.text import is_segment
+from ..format.text import is_segment
 
 EXPECTED = "NAME/VERSION@SHARE, such as digits/10@0.1, with a share above 0 and at most 1"
 

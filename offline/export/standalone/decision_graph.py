@@ -19,12 +19,13 @@ import numpy.typing as npt
 from onnx import TensorProto
 from onnxscript import ir
 
-from probity.offline.export.standalone.nodes import LAST, NodeBuilder
-from probity.offline.export.standalone.score_graph import Outputs, score_of
 from probity.service.bundle import Manifest
 from probity.service.maths.predictive import PROBIT, Link
 from probity.service.maths.rejection import RejectionRule
 from probity.service.maths.scores import SCORES, Scoring
+
+from .nodes import LAST, NodeBuilder
+from .score_graph import Outputs, score_of
 
 Array = npt.NDArray[Any]
 

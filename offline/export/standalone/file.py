@@ -5,12 +5,13 @@ from pathlib import Path
 
 import onnx
 
-from probity.offline.export.standalone.errors import StandaloneError
-from probity.offline.export.standalone.model import standalone_model
-from probity.offline.export.standalone.verify import verify_standalone
 from probity.service.bundle import read_bundle
 from probity.service.format.files import misplaced_file, replace_file
 from probity.service.inference.predictor import Predictor
+
+from .errors import StandaloneError
+from .model import standalone_model
+from .verify import verify_standalone
 
 SUFFIX = ".onnx"
 

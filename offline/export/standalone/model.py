@@ -6,12 +6,13 @@ from typing import Any
 import onnx
 from onnxscript import ir
 
-from probity.offline.export.standalone.decision_graph import decide
-from probity.offline.export.standalone.errors import StandaloneError
-from probity.offline.export.standalone.nodes import MIN_OPSET, NodeBuilder
 from probity.service.bundle import MODEL, Bundle
 from probity.service.format.manifest_json import to_json
 from probity.service.maths.rejection import RejectionRule
+
+from .decision_graph import decide
+from .errors import StandaloneError
+from .nodes import MIN_OPSET, NodeBuilder
 
 FORMAT, FORMAT_VERSION = "probity-standalone", "1.0"
 PROTOBUF_LIMIT = 2**31

@@ -14,11 +14,12 @@ import numpy.typing as npt
 from onnx import TensorProto
 from onnxscript import ir
 
-from probity.offline.export.standalone.nodes import LAST, NodeBuilder
 from probity.service.maths.fused_score import FusedScore, JoinedScore
 from probity.service.maths.predictive import noise_ratios
 from probity.service.maths.score_distribution import ScoreDistribution
 from probity.service.maths.scores import EXPONENT, LEAST_SQUARE, MOST_CLASSES, Scoring
+
+from .nodes import LAST, NodeBuilder
 
 Array = npt.NDArray[Any]
 

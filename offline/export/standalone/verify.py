@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from probity.offline.export.standalone.errors import StandaloneError
 from probity.service.bundle import InputSpec
 from probity.service.inference.graph import NetworkError
 from probity.service.inference.onnx_runtime import onnxruntime
 from probity.service.inference.predictor import Prediction, Predictor
 from probity.service.maths.fused_score import FusedScore, LargestSurprise
 from probity.service.maths.scores import Scoring
+
+from .errors import StandaloneError
 
 Array = npt.NDArray[Any]
 TOLERANCE = 1e-5

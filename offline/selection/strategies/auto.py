@@ -9,11 +9,11 @@ shifts, gained nothing beyond the noise of three seeds.
 
 from dataclasses import replace
 
-from probity.offline.selection.candidate_weights import common
-from probity.offline.selection.context import SelectionContext
-from probity.offline.selection.live_weights import live_candidates
-from probity.offline.selection.places import affordable_places, drawn, weights_in
-from probity.offline.selection.subnetwork import Subnetwork
+from ..candidate_weights import common
+from ..context import SelectionContext
+from ..live_weights import live_candidates
+from ..places import affordable_places, drawn, weights_in
+from ..subnetwork import Subnetwork
 
 EXAMPLES = 1000  # of the training data, to tell which weights live
 

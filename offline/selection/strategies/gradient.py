@@ -1,10 +1,10 @@
 """Weights that move the outputs most on the training data."""
 
-from probity.offline.selection.context import SelectionContext, choose_largest
-from probity.offline.selection.live_weights import eligible
-from probity.offline.selection.sample import SCORE_EXAMPLES, Count
-from probity.offline.selection.squared_derivatives import pooled, squared_derivatives
-from probity.offline.selection.subnetwork import Subnetwork
+from ..context import SelectionContext, choose_largest
+from ..live_weights import eligible
+from ..sample import SCORE_EXAMPLES, Count
+from ..squared_derivatives import pooled, squared_derivatives
+from ..subnetwork import Subnetwork
 
 
 def gradient(

@@ -14,12 +14,12 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from probity.offline.data.shifts import ShiftName
-from probity.offline.selection.context import SelectionContext, choose_largest
-from probity.offline.selection.live_weights import split_live
-from probity.offline.selection.sample import SCORE_EXAMPLES, Count, holding
-from probity.offline.selection.squared_derivatives import accepted, pooled, squared_derivatives
-from probity.offline.selection.subnetwork import Subnetwork
+from ...data.shifts import ShiftName
+from ..context import SelectionContext, choose_largest
+from ..live_weights import split_live
+from ..sample import SCORE_EXAMPLES, Count, holding
+from ..squared_derivatives import accepted, pooled, squared_derivatives
+from ..subnetwork import Subnetwork
 
 # An example is differentiated once as it is and once for each shift.
 NOVELTY_EXAMPLES = SCORE_EXAMPLES // 2

@@ -3,9 +3,9 @@
 import numpy as np
 import torch
 
-from probity.offline.selection.context import SelectionContext, size_within
-from probity.offline.selection.live_weights import eligible
-from probity.offline.selection.subnetwork import Subnetwork
+from ..context import SelectionContext, size_within
+from ..live_weights import eligible
+from ..subnetwork import Subnetwork
 
 
 def random_weights(context: SelectionContext, live_only: bool = False) -> Subnetwork:

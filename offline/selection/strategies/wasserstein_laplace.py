@@ -4,10 +4,10 @@ Under an independence assumption they minimise the 2-Wasserstein distance to the
 section 4). Dead weights have the prior's variance, the largest there is, and are always left out and counted.
 """
 
-from probity.offline.selection.context import SelectionContext, choose_largest
-from probity.offline.selection.live_weights import split_live
-from probity.offline.selection.streaming import curvature_diagonal
-from probity.offline.selection.subnetwork import Subnetwork
+from ..context import SelectionContext, choose_largest
+from ..live_weights import split_live
+from ..streaming import curvature_diagonal
+from ..subnetwork import Subnetwork
 
 
 def wasserstein_laplace(context: SelectionContext) -> Subnetwork:

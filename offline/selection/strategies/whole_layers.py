@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
-from probity.offline.selection.candidate_weights import positions_of
-from probity.offline.selection.context import SelectionContext
-from probity.offline.selection.live_weights import eligible
-from probity.offline.selection.subnetwork import Subnetwork
+from ..candidate_weights import positions_of
+from ..context import SelectionContext
+from ..live_weights import eligible
+from ..subnetwork import Subnetwork
 
 
 def last_layer(context: SelectionContext, live_only: bool = False) -> Subnetwork:

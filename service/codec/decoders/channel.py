@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from probity.service.codec.arrays import InputError, InputTooLarge
-from probity.service.codec.forms import FormError, FormFieldError
+from ..arrays import InputError, InputTooLarge
+from ..forms import FormError, FormFieldError
 
 Array = npt.NDArray[Any]
 SIZE = struct.Struct("<Q")

@@ -10,9 +10,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from probity.service.codec.arrays import InputError, InputTooLarge
-from probity.service.codec.decoders.channel import SIZE, Answer, pack_answer, sizes_from_bytes, unpack
-from probity.service.codec.forms import FormError, FormFieldError
+from ..arrays import InputError, InputTooLarge
+from ..forms import FormError, FormFieldError
+from .channel import SIZE, Answer, pack_answer, sizes_from_bytes, unpack
 
 READY = b"+"
 OOM_SCORE = "1000"  # out of memory, Linux kills this process before the service

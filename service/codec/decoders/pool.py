@@ -11,18 +11,10 @@ import subprocess
 import sys
 from typing import Any
 
-from probity.service.codec.arrays import Array, InputError, InputLimits
-from probity.service.codec.decoders.channel import (
-    DTYPE,
-    SIZE,
-    Answer,
-    check_sizes,
-    pack,
-    sizes_from_bytes,
-    unpack_answer,
-)
-from probity.service.codec.encoded_images import EncodedImages
-from probity.service.format.manifest_input import InputSpec
+from ...format.manifest_input import InputSpec
+from ..arrays import Array, InputError, InputLimits
+from ..encoded_images import EncodedImages
+from .channel import DTYPE, SIZE, Answer, check_sizes, pack, sizes_from_bytes, unpack_answer
 
 # As `multiprocessing` starts processes, but without importing the service's own main module into them.
 BOOT = """import json, sys
