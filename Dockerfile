@@ -1,6 +1,6 @@
 # Two images, without pip and without a compiler:
-#   docker build -t probity:0.1.0 .                            the service: no torch, no offline code
-#   docker build -t probity-offline:0.1.0 --target offline .   the job that fits bundles: x86-64, torch's CPU build
+#   docker build -t demur:0.1.0 .                            the service: no torch, no offline code
+#   docker build -t demur-offline:0.1.0 --target offline .   the job that fits bundles: x86-64, torch's CPU build
 #
 # Every package is installed by the hash of its file: deploy/requirements, which `make lock` writes. Where packages come
 # from another index than pypi.org, pass pip's configuration: --secret id=pip.conf,src=$HOME/.config/pip/pip.conf
@@ -38,7 +38,7 @@ RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
 
 FROM service-packages AS service-build
 COPY pyproject.toml README.md LICENSE ./
-COPY probity/ probity/
+COPY demur/ demur/
 COPY service/ service/
 # offline/ is not in this stage, so setuptools packages the service and the command alone.
 RUN pip --python /tools/bin/python wheel --no-deps --no-index --no-build-isolation --wheel-dir /wheels . \
@@ -49,7 +49,7 @@ RUN PYTHONPATH=/app /tools/bin/cyclonedx-py environment --pyproject pyproject.to
 
 FROM offline-packages AS offline-build
 COPY pyproject.toml README.md LICENSE ./
-COPY probity/ probity/
+COPY demur/ demur/
 COPY service/ service/
 COPY offline/ offline/
 RUN pip --python /tools/bin/python wheel --no-deps --no-index --no-build-isolation --wheel-dir /wheels . \
@@ -76,37 +76,37 @@ LABEL org.opencontainers.image.version="0.1.0" \
 
 
 FROM runtime AS offline
-LABEL org.opencontainers.image.title="probity-offline" \
-      org.opencontainers.image.description="Fits, calibrates and packages the bundles that Probity serves."
+LABEL org.opencontainers.image.title="demur-offline" \
+      org.opencontainers.image.description="Fits, calibrates and packages the bundles that Demur serves."
 COPY --from=offline-packages /venv /venv
 COPY --from=offline-build /app /app
 # Run with `--user "$(id -u)"` to write bundles into a mounted folder of yours. Such a user has no name and no home
 # here, and torch asks for both.
-ENV USER=probity \
+ENV USER=demur \
     HOME=/tmp
 RUN install -d -o 10001 -g 10001 /work
 WORKDIR /work
 USER 10001:10001
-ENTRYPOINT ["probity"]
+ENTRYPOINT ["demur"]
 
 
 # The last stage is what a build without --target makes.
 FROM runtime AS service
-LABEL org.opencontainers.image.title="probity" \
-      org.opencontainers.image.description="A model server that says how sure it is, and says no when it should."
+LABEL org.opencontainers.image.title="demur" \
+      org.opencontainers.image.description="A model server that says how sure it is, and demurs when it should."
 COPY --from=service-packages /venv /venv
 COPY --from=service-build /app /app
 # The root file system may be read-only: nothing is written at run time, not even bytecode (pip compiled it).
 # In a container, listening on every address is what makes the port reachable.
 ENV PYTHONDONTWRITEBYTECODE=1 \
-    PROBITY_HOST=0.0.0.0 \
-    PROBITY_PORT=8000 \
-    PROBITY_BUNDLE=/bundle \
-    PROBITY_CACHE_DIR=/tmp/probity
+    DEMUR_HOST=0.0.0.0 \
+    DEMUR_PORT=8000 \
+    DEMUR_BUNDLE=/bundle \
+    DEMUR_CACHE_DIR=/tmp/demur
 # A number, so that an orchestrator can tell without /etc/passwd that this is not root.
 USER 10001:10001
 EXPOSE 8000
 # http.client and not urllib, which would send this through a proxy that the environment names.
 HEALTHCHECK --interval=30s --timeout=5s --start-period=60s --retries=3 \
-    CMD ["python", "-c", "import http.client as h, os, sys; c = h.HTTPConnection('127.0.0.1', int(os.environ['PROBITY_PORT']), timeout=4); c.request('GET', '/health/ready'); sys.exit(c.getresponse().status != 200)"]
-ENTRYPOINT ["python", "-m", "probity.service"]
+    CMD ["python", "-c", "import http.client as h, os, sys; c = h.HTTPConnection('127.0.0.1', int(os.environ['DEMUR_PORT']), timeout=4); c.request('GET', '/health/ready'); sys.exit(c.getresponse().status != 200)"]
+ENTRYPOINT ["python", "-m", "demur.service"]

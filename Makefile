@@ -61,7 +61,7 @@ help:
 	@touch $@
 
 demo: .venv/offline.stamp
-	$(BIN)/probity demo --dataset $(DATASET) --port $(PORT) --out $(OUT)
+	$(BIN)/demur demo --dataset $(DATASET) --port $(PORT) --out $(OUT)
 
 test: .venv/dev.stamp
 	$(BIN)/python $(PYTEST) -m "not slow"
@@ -72,7 +72,7 @@ test-slow: .venv/dev.stamp
 test-all: .venv/dev.stamp
 	$(BIN)/python $(PYTEST)
 
-# Branches of probity, service and offline, also in the processes that tests start. Before Python 3.14 it takes about
+# Branches of demur, service and offline, also in the processes that tests start. Before Python 3.14 it takes about
 # twice as long as the tests alone: hosted CI runs it there.
 coverage: .venv/dev.stamp
 	$(BIN)/coverage erase
@@ -88,7 +88,7 @@ check: .venv/dev.stamp
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
-	$(BIN)/kubernetes-validate --quiet --strict $(addprefix deploy/kubernetes/,probity.yaml scaling.yaml dashboards.yaml)
+	$(BIN)/kubernetes-validate --quiet --strict $(addprefix deploy/kubernetes/,demur.yaml scaling.yaml dashboards.yaml)
 	$(BIN)/pre-commit validate-config
 
 hooks: .venv/dev.stamp

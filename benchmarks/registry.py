@@ -28,7 +28,7 @@ BENCHMARKS = (
     Benchmark("cpu", "processor time for an example, and requests a second beside FastAPI", cpu.run),
     Benchmark("texts", "texts to the service, and to FastAPI around the plain network", texts.run),
     Benchmark("rpc", "gRPC and HTTP at saturation and at 70 % of it, with one worker and two", rpc.run, needs="h2load"),
-    Benchmark("bulk", "Ray Data with one actor and two beside probity score: rows a second", bulk.run, needs="Ray"),
+    Benchmark("bulk", "Ray Data with one actor and two beside demur score: rows a second", bulk.run, needs="Ray"),
     Benchmark("fair", "a network beside another one that is asked without a pause", fair.run),
     Benchmark("shadow", "latencies with a version in the shadow and without, in turns", shadow.run),
     Benchmark(

@@ -327,7 +327,7 @@ def texts(result: Row) -> str:
     rows = [
         [
             name.replace("1 texts", "1 text").replace("1 connections", "1 connection"),
-            f"{found['probity']:,.0f}",
+            f"{found['demur']:,.0f}",
             f"{found['fastapi']:,.0f}",
             _ratio(found),
         ]
@@ -404,8 +404,8 @@ def versions(result: Row) -> str:
 
 def cpu(result: Row) -> str:
     """Microseconds for an example, by what is asked for and by server."""
-    times, servers = result["microseconds"], ("probity", "plain network", "no work")
-    asked = [key.removeprefix("probity, ") for key in times if key.startswith("probity, ")]
+    times, servers = result["microseconds"], ("demur", "plain network", "no work")
+    asked = [key.removeprefix("demur, ") for key in times if key.startswith("demur, ")]
     rows = [
         [
             f"{one} example{'' if one.endswith(' 1') else 's'}",
@@ -413,7 +413,7 @@ def cpu(result: Row) -> str:
         ]
         for one in asked
     ]
-    return table(["a request with", "Probity", "FastAPI, plain network", "FastAPI, no work"], rows)
+    return table(["a request with", "Demur", "FastAPI, plain network", "FastAPI, no work"], rows)
 
 
 def cpu_traces(result: Row) -> str:
@@ -425,10 +425,10 @@ def cpu_traces(result: Row) -> str:
 def cpu_rates(result: Row) -> str:
     """Requests a second by the number of connections."""
     rows = [
-        [connections, f"{one['probity']:,.0f}", f"{one['fastapi']:,.0f}", f"{one['ratio']:.2f}"]
+        [connections, f"{one['demur']:,.0f}", f"{one['fastapi']:,.0f}", f"{one['ratio']:.2f}"]
         for connections, one in result["requests_per_second"].items()
     ]
-    return table(["connections", "Probity, requests per second", "FastAPI", "ratio in a round"], rows)
+    return table(["connections", "Demur, requests per second", "FastAPI", "ratio in a round"], rows)
 
 
 def bulk(result: Row) -> str:
@@ -458,7 +458,7 @@ def servers(result: Row) -> str:
     """Requests a second at saturation, memory, and the latency of each server's faster form under each load."""
     by_connections, rounds = result["saturation"]["requests_per_second"], result["saturation"]["rounds"]
     rows = []
-    shown_at_all = ("probity", *result["loads"][0])  # the default, and each server's faster form
+    shown_at_all = ("demur", *result["loads"][0])  # the default, and each server's faster form
     for name in shown_at_all:
         memory = sorted(one[name]["peak_rss_bytes"] for one in rounds)[len(rounds) // 2] / 2**20
         latencies = [load.get(name, {}).get("latency") for load in result["loads"]]

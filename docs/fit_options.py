@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from demur.offline.config import FitConfig
 from docs.marked import update_parts
-from probity.offline.config import FitConfig
 
 PAGE = Path(__file__).with_name("fitting.md")
 

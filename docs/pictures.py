@@ -18,8 +18,8 @@ from sklearn.datasets import make_moons
 from torch import Tensor, nn
 
 from benchmarks.core.plots import BLUE, ORANGE, save
-from probity.offline import FitConfig, fit_bundle
-from probity.service.inference.predictor import Prediction, Predictor
+from demur.offline import FitConfig, fit_bundle
+from demur.service.inference.predictor import Prediction, Predictor
 
 Array = npt.NDArray[Any]
 Data = tuple[Tensor, Tensor]

@@ -17,8 +17,8 @@ import typer
 from docs.marked import update_parts
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("probity", "probity.offline", "probity.service")
-DRAWN = ("probity.offline", "probity.service")
+PACKAGES = ("demur", "demur.offline", "demur.service")
+DRAWN = ("demur.offline", "demur.service")
 Edges = dict[str, set[str]]
 
 

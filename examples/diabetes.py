@@ -1,7 +1,7 @@
 """Disease progression from ten measurements (442 patients, shipped with scikit-learn): regression on a table.
 
-    probity fit examples/diabetes.py --out bundles/diabetes
-    probity serve bundles/diabetes
+    demur fit examples/diabetes.py --out bundles/diabetes
+    demur serve bundles/diabetes
 
 To adapt it: return your own table from `splits()`. The network standardises features and target itself, so clients
 send and receive raw units; for several targets, widen the last layer and return targets of shape (n, K).
@@ -16,7 +16,7 @@ from sklearn.datasets import load_diabetes
 from sklearn.model_selection import train_test_split
 from torch import Tensor, nn
 
-from probity import FitConfig, InputSpec
+from demur import FitConfig, InputSpec
 
 FEATURES = ("age", "sex", "bmi", "blood_pressure", "s1", "s2", "s3", "s4", "s5", "s6")
 config = FitConfig(name="diabetes", likelihood="regression", subnetwork_size=0.5, seed=0)

@@ -1,7 +1,7 @@
 """Handwritten digits (real scans, 8 x 8 pixels, shipped with scikit-learn): classification of images.
 
-    probity fit examples/digits.py --out bundles/digits
-    probity serve bundles/digits
+    demur fit examples/digits.py --out bundles/digits
+    demur serve bundles/digits
 
 To adapt it: return your own network from `model()` (one that is trained already is loaded there, with
 `torch.load(..., weights_only=True)`), your data from the other functions, and describe your images in `input_spec`.
@@ -16,7 +16,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from torch import Tensor, nn
 
-from probity import FitConfig, ImagePreprocessing, InputSpec
+from demur import FitConfig, ImagePreprocessing, InputSpec
 
 SIZE = 8
 # Which weights, and how much uncertainty, is decided on held-out digits and synthetic shifts of them: `selection` is

@@ -1,6 +1,6 @@
 """Articles of clothing (Fashion-MNIST, Xiao, Rasul and Vollgraf): classification of images of 28 x 28 pixels.
 
-    probity fit examples/fashion_mnist.py --out bundles/fashion-mnist
+    demur fit examples/fashion_mnist.py --out bundles/fashion-mnist
 
 The first run downloads 31 MB to `data/fashion-mnist`.
 """
@@ -8,7 +8,7 @@ The first run downloads 31 MB to `data/fashion-mnist`.
 from idx_images import CALIBRATION, SIZE, TEST, TRAIN, Data, IdxImages, not_such_images, trained
 from torch import nn
 
-from probity import FitConfig, ImagePreprocessing, InputSpec
+from demur import FitConfig, ImagePreprocessing, InputSpec
 
 config = FitConfig(name="fashion-mnist", seed=0)
 class_names = ["T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"]

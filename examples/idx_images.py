@@ -1,6 +1,6 @@
 """Grey images of 28 x 28 pixels in ten classes: MNIST and the data sets made like it, in gzipped idx files.
 
-The files are read from `$PROBITY_DATA_DIR/NAME` where that folder holds them, and else downloaded once to `data/NAME`.
+The files are read from `$DEMUR_DATA_DIR/NAME` where that folder holds them, and else downloaded once to `data/NAME`.
 """
 
 import gzip
@@ -42,7 +42,7 @@ class IdxImages:
 
     def _file(self, stem: str) -> Path:
         name = f"{stem}-ubyte.gz"
-        given = Path(os.environ.get("PROBITY_DATA_DIR", "data")) / self.name / name
+        given = Path(os.environ.get("DEMUR_DATA_DIR", "data")) / self.name / name
         path = given if given.is_file() else Path("data") / self.name / name
         return path if path.is_file() else self._download(name, self.sha256[stem], path)
 

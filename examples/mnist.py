@@ -1,6 +1,6 @@
 """Handwritten digits (MNIST, LeCun, Cortes and Burges): classification of images of 28 x 28 pixels.
 
-    probity fit examples/mnist.py --out bundles/mnist
+    demur fit examples/mnist.py --out bundles/mnist
 
 The first run downloads 12 MB to `data/mnist`.
 """
@@ -8,7 +8,7 @@ The first run downloads 12 MB to `data/mnist`.
 from idx_images import CALIBRATION, SIZE, TEST, TRAIN, Data, IdxImages, not_such_images, trained
 from torch import nn
 
-from probity import FitConfig, ImagePreprocessing, InputSpec
+from demur import FitConfig, ImagePreprocessing, InputSpec
 
 config = FitConfig(name="mnist", seed=0)
 class_names = [str(digit) for digit in range(10)]

@@ -1,13 +1,13 @@
-"""Probity's offline job: a trained network and data in, a bundle out. Needs torch; `FitConfig` alone does not.
+"""Demur's offline job: a trained network and data in, a bundle out. Needs torch; `FitConfig` alone does not.
 
->>> from probity.offline import FitConfig, fit_bundle
+>>> from demur.offline import FitConfig, fit_bundle
 >>> fit_bundle(model, train_loader, "bundles/digits", calibration_loader=held_out, config=FitConfig(seed=0))
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from probity.service.bundle import ImagePreprocessing, InputSpec
+from demur.service.bundle import ImagePreprocessing, InputSpec
 
 from .config import FitConfig
 
@@ -47,7 +47,7 @@ NEED_TORCH = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs torch on first use, so that `probity serve` starts without it."""
+    """Import what needs torch on first use, so that `demur serve` starts without it."""
     if name in NEED_TORCH:
         return getattr(import_module(NEED_TORCH[name], __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

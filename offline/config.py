@@ -16,10 +16,10 @@ from pydantic import (
     model_validator,
 )
 
-from probity.service.format.manifest import MAX_MODEL_NAME, MAX_VERSION, Task
-from probity.service.format.text import checked_segment, suggestion
-from probity.service.format.validation import in_one_line, refused_value
-from probity.service.maths.scores import FEATURE_SCORES, SCORES_OF, ScoreName
+from demur.service.format.manifest import MAX_MODEL_NAME, MAX_VERSION, Task
+from demur.service.format.text import checked_segment, suggestion
+from demur.service.format.validation import in_one_line, refused_value
+from demur.service.maths.scores import FEATURE_SCORES, SCORES_OF, ScoreName
 
 # These take the last layer or every layer: the size is what they may have at most.
 WholeStrategyName = Literal["last-layer", "all"]
@@ -41,7 +41,7 @@ COMPARED_SCORES = ("auto", "fused")  # these are chosen or fitted on held-out da
 DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
-LISTED = "docs/fitting.md lists all, and probity fit --help"
+LISTED = "docs/fitting.md lists all, and demur fit --help"
 
 
 class OptionError(ValueError):

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from probity.service.bundle import InputSpec, check_destination, check_writable
+from demur.service.bundle import InputSpec, check_destination, check_writable
 
 from .config import FitConfig
 from .data.agreement import check_inputs_like
@@ -55,7 +55,7 @@ from .selection.select import reachable_weights, select_subnetwork
 Say = Callable[[str], None]
 
 
-log = logging.getLogger("probity")
+log = logging.getLogger("demur")
 
 
 def quiet(line: str) -> None:
@@ -89,8 +89,8 @@ def fit_bundle(
     model's own. input_spec: how the service makes inputs (images, feature names; `image_spec` reads those of timm and
     transformers); by default, plain arrays of the loader's shape. tokenizer: a fast one of transformers, or one of the
     package tokenizers; the data may be pairs (texts, y) then, and the service takes texts. progress: wraps the long
-    loops (see `probity.offline.runtime.progress`). say: called with lines of text, such as the predicted memory before
-    the work starts, and at the end what the manifest warns of; without it, that is logged by "probity". foreign_loader:
+    loops (see `demur.offline.runtime.progress`). say: called with lines of text, such as the predicted memory before
+    the work starts, and at the end what the manifest warns of; without it, that is logged by "demur". foreign_loader:
     batches of inputs unlike the training data and of anything in place of targets: with score "fused" or "auto", they
     choose the score in place of synthetic shifts.
 

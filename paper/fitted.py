@@ -10,9 +10,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from probity.offline.jacobian.plan import make_jacobian
-from probity.offline.network.model_copy import private_copy
-from probity.offline.network.weights import WeightLayout
+from demur.offline.jacobian.plan import make_jacobian
+from demur.offline.network.model_copy import private_copy
+from demur.offline.network.weights import WeightLayout
 
 Array = npt.NDArray[Any]
 

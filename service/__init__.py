@@ -1,9 +1,9 @@
-"""Probity's runtime: a bundle in, predictions out. Never imports torch.
+"""Demur's runtime: a bundle in, predictions out. Never imports torch.
 
->>> from probity.service import Predictor
+>>> from demur.service import Predictor
 >>> prediction = Predictor.load("bundles/digits").predict(inputs)
 
-Names are imported when they are first asked for, so that `probity.service.client` does without NumPy and onnxruntime.
+Names are imported when they are first asked for, so that `demur.service.client` does without NumPy and onnxruntime.
 """
 
 import importlib

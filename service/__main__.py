@@ -1,4 +1,4 @@
-"""`python -m probity.service BUNDLE ...`: serve bundles."""
+"""`python -m demur.service BUNDLE ...`: serve bundles."""
 
 import os
 
@@ -40,13 +40,13 @@ from .security.api_keys import KeyFileError, KeyRing
 from .settings import PREFIX, Settings, UnknownSettingError, load_settings
 
 MOST_WORKERS_PER_CPU = 8  # one is enough
-log = logging.getLogger("probity")
+log = logging.getLogger("demur")
 
 
 def serve(
     bundle: Annotated[
         list[str] | None,
-        typer.Argument(help="Folders or URIs of bundles to serve; without any, PROBITY_BUNDLE.", show_default=False),
+        typer.Argument(help="Folders or URIs of bundles to serve; without any, DEMUR_BUNDLE.", show_default=False),
     ] = None,
     models: Annotated[Path | None, typer.Option(help="Folder of bundles; every bundle in it is served.")] = None,
     model_dir: Annotated[
@@ -253,7 +253,7 @@ def _fail(message: str) -> NoReturn:
 
 
 def main() -> None:
-    """Entry point of `python -m probity.service`."""
+    """Entry point of `python -m demur.service`."""
     typer.run(serve)
 
 

@@ -46,13 +46,13 @@ from .settings import Settings
 if TYPE_CHECKING:
     from .monitoring.tracing import Tracing
 
-DESCRIPTION = "Predictions that say how sure they are, and say no when they should."
+DESCRIPTION = "Predictions that say how sure they are, and demur when they should."
 VERSION = "0.1.0"
 # FastAPI's own looks for providers at each request.
 NO_TELEMETRY: Any = {"tracing": False, "metrics": False, "logs": False}
 # When models are closed, no client waits any more: a batch that is still computed may hang.
 CLOSE_SECONDS = 2.0
-log = logging.getLogger("probity")
+log = logging.getLogger("demur")
 
 
 def create_app(
@@ -80,7 +80,7 @@ def create_app(
             runtime.draining = True
 
     app = FastAPI(
-        title="Probity",
+        title="Demur",
         description=DESCRIPTION,
         version=VERSION,
         lifespan=lifespan,
@@ -250,11 +250,11 @@ def _check_default_model(store: ModelStore, settings: Settings) -> None:
         loaded = printable(", ".join(names))
         log.error("the default model %r is not loaded; loaded are: %s", settings.default_model, loaded)
     elif not names and settings.models is not None:
-        later = "" if settings.watch_seconds is not None else "; PROBITY_WATCH_SECONDS would look for new ones"
+        later = "" if settings.watch_seconds is not None else "; DEMUR_WATCH_SECONDS would look for new ones"
         expected = f"expected NAME/manifest.json or NAME/VERSION/manifest.json in it{later}"
         log.warning("%s: no bundle can be served, every prediction is refused; %s", settings.models, expected)
     elif settings.default_model is None and len(names) > 1:
-        log.warning("%r answers /predict, being the first one loaded; set PROBITY_DEFAULT_MODEL", store.default)
+        log.warning("%r answers /predict, being the first one loaded; set DEMUR_DEFAULT_MODEL", store.default)
 
 
 async def _watch(repository: Repository, elsewhere: Elsewhere, settings: Settings) -> None:

@@ -1,7 +1,7 @@
 """Write and read a bundle: the contract between the offline job and the service.
 
 Reader and writer stand side by side so that they cannot drift: those of the whole bundle here, those of single files in
-`probity.service.format`. A bundle is untrusted input: every file is checked against the manifest before it is parsed,
+`demur.service.format`. A bundle is untrusted input: every file is checked against the manifest before it is parsed,
 it is parsed from the very bytes that were checked, and nothing is ever unpickled.
 `service/BUNDLE.md` is the normative text.
 """

@@ -1,4 +1,4 @@
-"""`python -m probity.service.keys`: API keys, keys that sign bundles, and signing. Nothing here needs torch."""
+"""`python -m demur.service.keys`: API keys, keys that sign bundles, and signing. Nothing here needs torch."""
 
 import contextlib
 from collections.abc import Iterator
@@ -32,12 +32,12 @@ def keys() -> None:
 
 @app.command()
 def new(name: Annotated[str, typer.Argument(help="Whose key it will be; letters, digits and ._-")]) -> None:
-    """Make an API key: print it, once, and the line for the file that PROBITY_API_KEYS_FILE names."""
+    """Make an API key: print it, once, and the line for the file that DEMUR_API_KEYS_FILE names."""
     with _explained():
         key, entry = new_key(name)
     typer.echo("The key, for the client; it is not shown again:", err=True)
     typer.echo(key)
-    typer.echo("Its line for the file that PROBITY_API_KEYS_FILE names:", err=True)
+    typer.echo("Its line for the file that DEMUR_API_KEYS_FILE names:", err=True)
     typer.echo(entry.line)
 
 
@@ -51,7 +51,7 @@ def signing(
         public, name = new_signing_key(private)
     typer.echo(f"key {name}")
     typer.echo(f"private, to sign with (keep it): {private}")
-    typer.echo(f"public, for the file that PROBITY_TRUSTED_KEYS names: {public}")
+    typer.echo(f"public, for the file that DEMUR_TRUSTED_KEYS names: {public}")
 
 
 @app.command()
@@ -59,7 +59,7 @@ def sign(
     bundle: Annotated[Path, typer.Argument(help="Folder of a bundle.")],
     key: Annotated[Path, typer.Option(help="File of the private key.")],
 ) -> None:
-    """Sign a bundle, so that services with PROBITY_TRUSTED_KEYS load it."""
+    """Sign a bundle, so that services with DEMUR_TRUSTED_KEYS load it."""
     with _explained():
         signature = sign_bundle(bundle, load_signing_key(key))
     typer.echo(f"{bundle}: signed with the key {signature.key_id}")

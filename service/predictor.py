@@ -1,4 +1,4 @@
-"""The predictor under its public name; it is in `probity.service.inference.predictor`."""
+"""The predictor under its public name; it is in `demur.service.inference.predictor`."""
 
 from .inference.predictor import NonFinitePrediction, PlainPrediction, Prediction, Predictor, check_finite
 

@@ -45,7 +45,7 @@ T = TypeVar("T")
 DECODED_SIZE = 4  # of decoded examples to the body: bytes become float32
 BASE_BYTES = 128 * 2**20  # of a decoder process: Python, NumPy and Pillow
 TIMEOUT_HEADER = "X-Request-Timeout"
-log = logging.getLogger("probity")
+log = logging.getLogger("demur")
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Runtime:
     def __post_init__(self) -> None:
         self.byte_budget = ByteBudget(self.settings.max_pending_bytes)
         settings, at_once = self.settings, all_threads(self.settings)
-        self.body_threads = ThreadPoolExecutor(at_once, thread_name_prefix="probity-bodies")
+        self.body_threads = ThreadPoolExecutor(at_once, thread_name_prefix="demur-bodies")
         self.decoders = DecoderPool(at_once, decoder_bytes(settings))
         self.limits = InputLimits(
             settings.max_rows, settings.max_pixels, 4 * settings.max_pixels, DECODED_SIZE * settings.max_body_bytes
@@ -168,7 +168,7 @@ class Runtime:
         seconds = self.compute_threads.oldest_seconds
         self.metrics.oldest_batch.set(seconds)
         if self.hangs and not self._hang_logged:
-            limit = f"{self.settings.compute_timeout_seconds:g} s (PROBITY_COMPUTE_TIMEOUT_SECONDS)"
+            limit = f"{self.settings.compute_timeout_seconds:g} s (DEMUR_COMPUTE_TIMEOUT_SECONDS)"
             log.error("A batch has been computed for %.1f s, longer than %s: the service is not live", seconds, limit)
         self._hang_logged = self.hangs
 

@@ -3,7 +3,7 @@
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 mkdir -p "$1/sources"
-cp -R "$root/pyproject.toml" "$root/README.md" "$root/LICENSE" "$root/probity" "$root/service" "$root/offline" \
+cp -R "$root/pyproject.toml" "$root/README.md" "$root/LICENSE" "$root/demur" "$root/service" "$root/offline" \
     "$1/sources"
 "${PYTHON:-python3}" -m venv "$1/builder"
 "$1/builder/bin/python" -m pip install --quiet --disable-pip-version-check -c "$root/constraints.txt" build setuptools

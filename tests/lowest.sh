@@ -7,7 +7,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "${PYTHON:-python3}" -m venv "$work/venv"
 "$work/venv/bin/python" "$root/tests/lowest_versions.py" "$root/pyproject.toml" >"$work/lowest.txt"
-cp -R "$root/pyproject.toml" "$root/README.md" "$root/LICENSE" "$root/probity" "$root/service" "$root/offline" "$work"
+cp -R "$root/pyproject.toml" "$root/README.md" "$root/LICENSE" "$root/demur" "$root/service" "$root/offline" "$work"
 "$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check -c "$work/lowest.txt" "$work[client,text,grpc,remote,traces]" onnx
 grep -E '^(hypothesis|packaging|pytest|pytest-timeout|pytest-xdist|PyYAML)==' "$root/constraints.txt" >"$work/tools.txt"
 "$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check -c "$work/lowest.txt" -r "$work/tools.txt"

@@ -1,4 +1,4 @@
-"""Serve the golden bundle with this interpreter's `probity` command and compare its answers over HTTP.
+"""Serve the golden bundle with this interpreter's `demur` command and compare its answers over HTTP.
 
 Standard library only, so that the environment under test holds nothing but the base install.
 """
@@ -24,7 +24,7 @@ def main(golden: Path) -> None:
         assert importlib.util.find_spec(name) is None, f"{name} is installed in the base environment"
     _check_name()
     _check_package()
-    command = [str(Path(sys.executable).parent / "probity"), "serve", str(golden / "bundle"), "--port", "0"]
+    command = [str(Path(sys.executable).parent / "demur"), "serve", str(golden / "bundle"), "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
             url = _address(process)
@@ -40,16 +40,16 @@ def main(golden: Path) -> None:
 
 def _check_name() -> None:
     """The wheel is ours by name and asks for nothing of the package index that only looks like it is ours."""
-    metadata = importlib.metadata.metadata("probity-serve")
-    assert metadata["Name"] == "probity-serve"
+    metadata = importlib.metadata.metadata("demur")
+    assert metadata["Name"] == "demur"
     for line in metadata.get_all("Requires-Dist", []):
-        assert not re.match(r"probity(?![\w-])", line), f"found the requirement {line!r}, which is another's package"
+        assert not re.match(r"demur(?![\w-])", line), f"found the requirement {line!r}, which is another's package"
 
 
 def _check_package() -> None:
-    """What the base install has can be imported from `probity`; what it has not says which extra brings it."""
-    package = importlib.import_module("probity")
-    assert package.__version__ == importlib.metadata.version("probity-serve")
+    """What the base install has can be imported from `demur`; what it has not says which extra brings it."""
+    package = importlib.import_module("demur")
+    assert package.__version__ == importlib.metadata.version("demur")
     assert package.Predictor.__name__ == "Predictor"
     for name, extra in (("fit_bundle", "offline"), ("Client", "client")):
         message = ""
@@ -57,7 +57,7 @@ def _check_package() -> None:
             getattr(package, name)
         except ImportError as error:
             message = str(error)
-        assert f"'.[{extra}]'" in message, f"probity.{name} without its extra: {message or 'no error'}"
+        assert f"'.[{extra}]'" in message, f"demur.{name} without its extra: {message or 'no error'}"
 
 
 def _address(process: "subprocess.Popen[str]") -> str:

@@ -20,19 +20,19 @@ def main(recipe: Path) -> None:
     text = recipe.read_text()
     docstring, rest = text.split("\n\n", 1)
     Path("recipe.py").write_text(f"{docstring}\n\n{imports}{rest}")
-    command = Path(sys.executable).parent / "probity"
+    command = Path(sys.executable).parent / "demur"
     subprocess.run([command, "fit", "recipe.py", "--out", "bundle"], check=True)
-    for start in ([command, "serve"], [sys.executable, "-m", "probity.service"]):
+    for start in ([command, "serve"], [sys.executable, "-m", "demur.service"]):
         _ask([*map(str, start), "bundle", "--port", "0"])
     sys.path.insert(0, "")
     assert all(importlib.import_module(name).WHOSE == "the project" for name in NEIGHBOURS)
-    answer = importlib.import_module("probity").Predictor.load("bundle").predict([[0.0] * 4])
+    answer = importlib.import_module("demur").Predictor.load("bundle").predict([[0.0] * 4])
     assert answer.probabilities.shape == (1, 2)
     print(f"neighbours: a bundle fitted, served and asked beside packages called {', '.join(NEIGHBOURS)}")
 
 
 def _ask(command: list[str]) -> None:
-    client = importlib.import_module("probity").Client
+    client = importlib.import_module("demur").Client
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr is not None

@@ -13,15 +13,15 @@ names=$("$work/venv/bin/python" -c "
 import zipfile, sys
 print({name.partition('/')[0] for name in zipfile.ZipFile(sys.argv[1]).namelist() if '.dist-info/' not in name})
 " "$work"/dist/*.whl)
-[ "$names" = "{'probity'}" ] || { echo "found top-level names $names in the wheel, expected probity alone"; exit 1; }
+[ "$names" = "{'demur'}" ] || { echo "found top-level names $names in the wheel, expected demur alone"; exit 1; }
 cd "$work"
-"$work/venv/bin/probity" fit "$root/tests/image/recipe.py" --out "$work/tiny"
+"$work/venv/bin/demur" fit "$root/tests/image/recipe.py" --out "$work/tiny"
 "$work/venv/bin/python" -c "
-import sys, numpy, probity
-answer = probity.Predictor.load(sys.argv[1]).predict(numpy.zeros((3, 4), numpy.float32))
+import sys, numpy, demur
+answer = demur.Predictor.load(sys.argv[1]).predict(numpy.zeros((3, 4), numpy.float32))
 assert answer.probabilities.shape == (3, 2), answer.probabilities
 " "$work/tiny"
-"$work/venv/bin/probity" export "$work/tiny" --standalone "$work/tiny.onnx"
+"$work/venv/bin/demur" export "$work/tiny" --standalone "$work/tiny.onnx"
 mkdir "$work/project"
 cd "$work/project"
 "$work/venv/bin/python" -P "$root/tests/smoke_neighbours.py" "$root/tests/image/recipe.py"

@@ -20,11 +20,11 @@ GROUPS = {  # without the groups that a group includes
 }
 ALL_GROUPS = [line for lines in GROUPS.values() for line in lines]
 USED = "offline", "client", "score", "grpc", "remote", "traces", "mlflow"  # by tests
-OURS = {"probity", "benchmarks", "paper", "docs", "tests", "examples"}
-# `probity` of the base install imports these of the offline job; the rest only where torch is.
+OURS = {"demur", "benchmarks", "paper", "docs", "tests", "examples"}
+# `demur` of the base install imports these of the offline job; the rest only where torch is.
 BASE_MODULES = [
     "offline/__init__.py",
-    *(f"probity/{name}.py" for name in ("__init__", "__main__", "cli", "card", "evaluation_table")),
+    *(f"demur/{name}.py" for name in ("__init__", "__main__", "cli", "card", "evaluation_table")),
 ]
 DISTRIBUTIONS = importlib.metadata.packages_distributions()
 
@@ -69,7 +69,7 @@ def test_the_command_line_imports_what_the_base_install_declares() -> None:
 
 
 def test_the_flavour_of_mlflow_imports_what_is_declared_for_it() -> None:
-    assert undeclared([ROOT / "probity/mlflow.py"], [*BASE, *EXTRAS["mlflow"]]) == {}
+    assert undeclared([ROOT / "demur/mlflow.py"], [*BASE, *EXTRAS["mlflow"]]) == {}
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_the_flavour_of_mlflow_imports_what_is_declared_for_it() -> None:
     [
         ("service/client", EXTRAS["client"]),
         ("offline", EXTRAS["offline"]),
-        ("probity/scoring", EXTRAS["score"]),
+        ("demur/scoring", EXTRAS["score"]),
         ("tests", [line for name in USED for line in EXTRAS[name]] + ALL_GROUPS),
     ],
 )

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probity.service import Predictor
-from probity.service.bundle import MANIFEST
-from probity.service.inference.predictor import Prediction
+from demur.service import Predictor
+from demur.service.bundle import MANIFEST
+from demur.service.inference.predictor import Prediction
 from tests.support.bundles import rewrite
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -10,9 +10,9 @@ import pytest
 
 from tests.support.server import ROOT
 
-PACKAGES = {"service": "probity.service", "offline": "probity.offline", "probity": "probity"}
-OTHERS = "probity.service", "probity.offline"  # below `probity` by their names, but packages of their own
-TEMPLATES = ROOT / "probity" / "templates"  # recipes, as users write them
+PACKAGES = {"service": "demur.service", "offline": "demur.offline", "demur": "demur"}
+OTHERS = "demur.service", "demur.offline"  # below `demur` by their names, but packages of their own
+TEMPLATES = ROOT / "demur" / "templates"  # recipes, as users write them
 
 
 def modules(folder: str) -> list[Path]:
@@ -42,7 +42,7 @@ def test_a_package_imports_its_own_modules_relatively_and_others_by_name(folder:
         depth = len(file.relative_to(ROOT / folder).parts)
         for line, level, module in named(file):
             own = within(module, package) and not any(within(module, name) for name in elsewhere)
-            leaves = level > depth or (level == depth and module.partition(".")[0] in PACKAGES and folder == "probity")
+            leaves = level > depth or (level == depth and module.partition(".")[0] in PACKAGES and folder == "demur")
             if leaves if level else own:
                 found.append(f"{file.relative_to(ROOT)}:{line}: {'.' * level}{module}")
     assert found == []

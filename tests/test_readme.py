@@ -18,19 +18,19 @@ from tests.support.server import ROOT
 from tests.support.sockets import free_port
 
 # Run once each, in the order of the pages. What they need is made by those before them.
-IN_ORDER = ("probity fit", "probity evaluate", "probity inspect", "probity export", "probity keys", "probity sign")
-RUN = ("make demo", "probity serve", "curl -s ", *IN_ORDER)
+IN_ORDER = ("demur fit", "demur evaluate", "demur inspect", "demur export", "demur keys", "demur sign")
+RUN = ("make demo", "demur serve", "curl -s ", *IN_ORDER)
 # Commands that no test can run on any machine, or that another test runs.
 ELSEWHERE = {
     "docker compose up --build": "needs a Docker engine; tests/deploy checks the files it reads",
-    "docker build --tag probity:0.1.0 .": "make image-test builds this image",
-    "docker build --tag probity-offline:0.1.0 --target offline .": "make image-test builds this image",
-    "probity push bundles/digits hf://acme/digits": "tests/probity/test_transfer.py runs it",
-    "probity serve hf://acme/digits": "tests/service/process/test_uris.py runs it",
-    "probity fit net.onnx --data train.npz --held-out held_out.npz --out bundles/net": (
+    "docker build --tag demur:0.1.0 .": "make image-test builds this image",
+    "docker build --tag demur-offline:0.1.0 --target offline .": "make image-test builds this image",
+    "demur push bundles/digits hf://acme/digits": "tests/demur/test_transfer.py runs it",
+    "demur serve hf://acme/digits": "tests/service/process/test_uris.py runs it",
+    "demur fit net.onnx --data train.npz --held-out held_out.npz --out bundles/net": (
         "tests/offline/recipes/test_from_files.py runs it"
     ),
-    "torchrun --nproc-per-node=2 -m probity fit RECIPE.py --out DIR": "tests/offline/recipes/test_imports.py runs it",
+    "torchrun --nproc-per-node=2 -m demur fit RECIPE.py --out DIR": "tests/offline/recipes/test_imports.py runs it",
 }
 
 
@@ -60,11 +60,11 @@ def fill(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def port(place: Path) -> Iterator[int]:
-    """The README's `probity serve`, on a free port."""
-    (command,) = (command for command in commands() if command.startswith("probity serve") and command not in ELSEWHERE)
+    """The README's `demur serve`, on a free port."""
+    (command,) = (command for command in commands() if command.startswith("demur serve") and command not in ELSEWHERE)
     number = free_port()
     arguments = command.replace("8000", str(number)).split()
-    arguments[0] = str(BIN / "probity")
+    arguments[0] = str(BIN / "demur")
     with subprocess.Popen(arguments, cwd=place, env=environment(), stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr is not None

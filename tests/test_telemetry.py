@@ -1,6 +1,6 @@
 """What dependencies would tell others of a user and of the models: nothing.
 
-Of all that Probity imports, onnxruntime, huggingface_hub and MLflow have a telemetry that is on unless a variable says
+Of all that Demur imports, onnxruntime, huggingface_hub and MLflow have a telemetry that is on unless a variable says
 otherwise. FastAPI's measures for the user's own providers only, and `create_app` switches it off; Ray's is switched off
 where the benchmarks start Ray.
 """
@@ -24,11 +24,11 @@ TIMEOUT = 300
 GOLDEN = ROOT / "tests/golden/v1"
 # What each is imported by, the variable that it reads, and its value by then.
 IMPORTED = [
-    ("onnxruntime", "import probity.service.predictor", "ORT_DISABLE_TELEMETRY", "1"),
-    ("onnxruntime", "import probity.cli", "ORT_DISABLE_TELEMETRY", "1"),
+    ("onnxruntime", "import demur.service.predictor", "ORT_DISABLE_TELEMETRY", "1"),
+    ("onnxruntime", "import demur.cli", "ORT_DISABLE_TELEMETRY", "1"),
     ("onnxruntime", "import benchmarks.fit.onnx_methods", "ORT_DISABLE_TELEMETRY", "1"),
-    ("huggingface_hub", "from probity.service.remote.hub import Hub; Hub('a/b')", "HF_HUB_DISABLE_TELEMETRY", "1"),
-    ("mlflow", "import probity.mlflow", "MLFLOW_DISABLE_TELEMETRY", "true"),
+    ("huggingface_hub", "from demur.service.remote.hub import Hub; Hub('a/b')", "HF_HUB_DISABLE_TELEMETRY", "1"),
+    ("mlflow", "import demur.mlflow", "MLFLOW_DISABLE_TELEMETRY", "true"),
 ]
 SWITCHES = {switch for _, _, switch, _ in IMPORTED}
 # matplotlib, which draws the report, remembers where this machine's fonts are.
@@ -47,8 +47,8 @@ sys.addaudithook(hook)
 {imports}
 mlflow.set_tracking_uri({store!r})
 with mlflow.start_run():
-    info = probity.mlflow.log_model({bundle!r}, name="digits", registered_model_name="digits")
-probity.mlflow.load_model(info.model_uri)
+    info = demur.mlflow.log_model({bundle!r}, name="digits", registered_model_name="digits")
+demur.mlflow.load_model(info.model_uri)
 client = mlflow.telemetry.get_telemetry_client()
 for thread in threading.enumerate():
     if thread.name == "GetTelemetryConfig":
@@ -67,7 +67,7 @@ def empty_home(home: Path, **extra: str) -> dict[str, str]:
 
 def serve(home: Path, prefix: Iterable[str] = (), pass_fds: tuple[int, ...] = ()) -> None:
     """Start, answer one request and end."""
-    command = [*prefix, sys.executable, "-m", "probity.service", str(GOLDEN / "bundle"), "--port", "0"]
+    command = [*prefix, sys.executable, "-m", "demur.service", str(GOLDEN / "bundle"), "--port", "0"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     process = subprocess.Popen(command, cwd=ROOT, env=empty_home(home), text=True, pass_fds=pass_fds, **pipes)  # type: ignore[call-overload]
     server = Server(process)
@@ -92,7 +92,7 @@ def fit(home: Path, prefix: Iterable[str] = (), pass_fds: tuple[int, ...] = ()) 
         *prefix,
         sys.executable,
         "-m",
-        "probity",
+        "demur",
         "fit",
         str(recipe),
         "--out",
@@ -153,16 +153,16 @@ def log_bundle(home: Path, imports: str, **variables: str) -> tuple[bool, list[s
 def test_mlflow_has_no_telemetry_client_and_calls_nobody(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
-    assert log_bundle(home, "import probity.mlflow, mlflow") == (False, [])
+    assert log_bundle(home, "import demur.mlflow, mlflow") == (False, [])
     assert files_in(home) == []
 
 
 def test_the_client_of_an_mlflow_that_was_imported_before_is_gone(tmp_path: Path) -> None:
-    imports = "import mlflow; assert mlflow.telemetry.get_telemetry_client(); import probity.mlflow"
+    imports = "import mlflow; assert mlflow.telemetry.get_telemetry_client(); import demur.mlflow"
     assert log_bundle(tmp_path, imports) == (False, [])
 
 
 def test_a_user_who_wants_the_telemetry_of_mlflow_has_it(tmp_path: Path) -> None:
     """And the program notices it."""
-    _, called = log_bundle(tmp_path, "import mlflow, probity.mlflow", MLFLOW_DISABLE_TELEMETRY="false")
+    _, called = log_bundle(tmp_path, "import mlflow, demur.mlflow", MLFLOW_DISABLE_TELEMETRY="false")
     assert any("mlflow" in host for host in called)

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import nn
 
-from probity.offline.data.likelihood import likelihood_of
-from probity.offline.jacobian.plan import make_jacobian
-from probity.offline.laplace.ggn import accumulate_ggn
-from probity.offline.network.model_copy import private_copy
-from probity.offline.network.weights import WeightLayout
-from probity.service.maths.predictive import link_approx, softmax
+from demur.offline.data.likelihood import likelihood_of
+from demur.offline.jacobian.plan import make_jacobian
+from demur.offline.laplace.ggn import accumulate_ggn
+from demur.offline.network.model_copy import private_copy
+from demur.offline.network.weights import WeightLayout
+from demur.service.maths.predictive import link_approx, softmax
 from tests.support.cases import CASES, Case
 
 TESTS = Path(__file__).parent

@@ -15,9 +15,9 @@ from rich.table import Table
 from benchmarks.core.environment import environment
 from benchmarks.core.harness import MeasurementError
 from benchmarks.core.settings import Benchmark, Settings, Values, write_json
-from probity.offline.recipes.progress_bars import Bars
-from probity.offline.runtime.progress import silent
-from probity.service.environment.cpu import available_cpus
+from demur.offline.recipes.progress_bars import Bars
+from demur.offline.runtime.progress import silent
+from demur.service.environment.cpu import available_cpus
 
 ALL = "all"
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.core.folders import ROOT
-from probity.service.environment.cpu import available_cpus
+from demur.service.environment.cpu import available_cpus
 
-MEASURED = ("service", "offline", "probity", "benchmarks/*.py", "paper/*.py")  # what a result depends on
+MEASURED = ("service", "offline", "demur", "benchmarks/*.py", "paper/*.py")  # what a result depends on
 LIBRARIES = ("torch", "numpy", "onnxruntime", "onnx", "onnxscript", "laplace-torch", "transformers", "scipy")
 
 

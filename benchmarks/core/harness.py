@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from benchmarks.core.folders import ROOT
-from probity.offline.runtime.available_memory import available_memory
+from demur.offline.runtime.available_memory import available_memory
 
 LEAST_SECONDS = 0.2  # of one repetition, about: a shorter one measures the clock
 MEMORY_SHARE = 0.6

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.core.harness import MeasurementError
-from probity.offline.runtime.progress import Track
+from demur.offline.runtime.progress import Track
 
 Values = dict[str, Any]
 

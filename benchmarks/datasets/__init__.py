@@ -1,4 +1,4 @@
-"""The data of the experiments: from the folder in PROBITY_DATA_DIR, where it has them; otherwise downloaded once.
+"""The data of the experiments: from the folder in DEMUR_DATA_DIR, where it has them; otherwise downloaded once.
 
 The folder may hold these, and the downloads lie in the same places below `download.cache()`:
 

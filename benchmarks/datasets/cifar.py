@@ -1,7 +1,7 @@
 """CIFAR-10 and CIFAR-100 (Krizhevsky, 2009): pixels (n, 32, 32, 3) uint8 and classes (n,) uint8.
 
 Downloaded, they are the binary version: records of one or two bytes of labels (the last is the class) and 3,072 bytes
-of pixels, red, green and blue. In PROBITY_DATA_DIR they may also lie coded, which is smaller: PART.npz with `labels`
+of pixels, red, green and blue. In DEMUR_DATA_DIR they may also lie coded, which is smaller: PART.npz with `labels`
 and `planes` (3, n, 32, 32) uint8, R - G, G, B - G modulo 256, each differenced along columns and then along rows. The
 coded CIFAR-100 is sorted by class; its images are those of the binary version, in another order.
 

@@ -14,7 +14,7 @@ from benchmarks.core.harness import MeasurementError
 CHUNK = 1 << 20  # bytes
 TIMEOUT = 30.0  # seconds without an answer
 # Bytes as they are stored: a server that compresses on the way would change the checksum.
-HEADERS = {"Accept-Encoding": "identity", "User-Agent": "probity-benchmarks"}
+HEADERS = {"Accept-Encoding": "identity", "User-Agent": "demur-benchmarks"}
 
 
 class DataError(MeasurementError):
@@ -45,8 +45,8 @@ class RemoteFile:
 
 
 def cache() -> Path:
-    """The folder of the downloads: PROBITY_DATA_CACHE, or benchmarks/cache/datasets."""
-    return Path(os.environ.get("PROBITY_DATA_CACHE") or CACHE / "datasets")
+    """The folder of the downloads: DEMUR_DATA_CACHE, or benchmarks/cache/datasets."""
+    return Path(os.environ.get("DEMUR_DATA_CACHE") or CACHE / "datasets")
 
 
 def fetch(file: RemoteFile) -> Path:
@@ -66,7 +66,7 @@ def fetch(file: RemoteFile) -> Path:
             return path
     raise DataError(
         f"{file.path}: not downloaded. {'; '.join(failures)}. Try again with a connection to these addresses, or name "
-        f"a folder that holds {file.path} in PROBITY_DATA_DIR"
+        f"a folder that holds {file.path} in DEMUR_DATA_DIR"
     )
 
 

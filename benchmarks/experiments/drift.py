@@ -13,11 +13,11 @@ from benchmarks.datasets import mnist
 from benchmarks.experiments.corruptions import rotation
 from benchmarks.experiments.frontier.data import load
 from benchmarks.experiments.frontier.networks import EPOCHS, trained
-from probity.offline.config import FitConfig
-from probity.offline.fit import fit_bundle
-from probity.service.inference.predictor import Predictor
-from probity.service.maths.exchangeability import DriftTest
-from probity.service.models.drift_sample import DriftSample
+from demur.offline.config import FitConfig
+from demur.offline.fit import fit_bundle
+from demur.service.inference.predictor import Predictor
+from demur.service.maths.exchangeability import DriftTest
+from demur.service.models.drift_sample import DriftSample
 
 Array = npt.NDArray[Any]
 Detector = Callable[[Array, Array], int | None]  # reference and stream -> requests until the first alarm

@@ -27,9 +27,9 @@ from benchmarks.experiments.frontier.quality import scores
 from benchmarks.experiments.frontier.run import OBVIOUS, SHIFTED
 from benchmarks.experiments.frontier.temperatures import Logits, tempered
 from benchmarks.experiments.kept import run_once, trained_once
-from probity.offline.features import added_weights
-from probity.offline.features.added_weights import FeatureSettings
-from probity.offline.runtime.progress import Track
+from demur.offline.features import added_weights
+from demur.offline.features.added_weights import FeatureSettings
+from demur.offline.runtime.progress import Track
 
 SEEDS, TEST, HELD_OUT, CURVATURE, EPOCHS = 3, 2000, 2000, 10_000, 5
 STEPS = 4500  # of the training at least, however few the examples are

@@ -27,19 +27,19 @@ from benchmarks.experiments.frontier import run as frontier
 from benchmarks.experiments.frontier.data import NAMES, Problem, normalise
 from benchmarks.experiments.frontier.networks import EPOCHS, trained
 from benchmarks.experiments.kept import run_once
-from probity.offline.config import FitConfig
-from probity.offline.data.held_out import TUNING_SHARE, HeldOut
-from probity.offline.data.shifts import finite_shifts, kind_of_shift
-from probity.offline.evaluation.auroc import auroc
-from probity.offline.fit import fit_bundle
-from probity.offline.laplace.scoring import SHIFTED_EXAMPLES, compare, fit_fused, largest_surprise, scores_of
-from probity.service.inference.graph import GraphOutputs
-from probity.service.inference.prediction import Predictive
-from probity.service.inference.predictor import Predictor
-from probity.service.maths.fused_score import JoinedScore, LargestSurprise
-from probity.service.maths.predictive import class_probabilities
-from probity.service.maths.score_outputs import ClassOutputs
-from probity.service.maths.scores import CLASSIFICATION_SCORES, Scoring
+from demur.offline.config import FitConfig
+from demur.offline.data.held_out import TUNING_SHARE, HeldOut
+from demur.offline.data.shifts import finite_shifts, kind_of_shift
+from demur.offline.evaluation.auroc import auroc
+from demur.offline.fit import fit_bundle
+from demur.offline.laplace.scoring import SHIFTED_EXAMPLES, compare, fit_fused, largest_surprise, scores_of
+from demur.service.inference.graph import GraphOutputs
+from demur.service.inference.prediction import Predictive
+from demur.service.inference.predictor import Predictor
+from demur.service.maths.fused_score import JoinedScore, LargestSurprise
+from demur.service.maths.predictive import class_probabilities
+from demur.service.maths.score_outputs import ClassOutputs
+from demur.service.maths.scores import CLASSIFICATION_SCORES, Scoring
 
 Array = npt.NDArray[Any]
 CHOICES: tuple[Literal["fused", "auto"], ...] = ("fused", "auto")

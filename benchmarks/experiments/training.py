@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, MultiStepLR, OneCycleLR
 
-from probity.offline.runtime.progress import Track
+from demur.offline.runtime.progress import Track
 
 Optimise = Callable[[nn.Module, int, int], tuple[Optimizer, LRScheduler | None]]
 Vary = Callable[[Tensor, np.random.Generator], Tensor]

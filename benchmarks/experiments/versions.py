@@ -1,8 +1,8 @@
 """How soon the metrics of a shadow tell a version that is worse from a usual new fit, on handwritten digits.
 
-A tenth of the requests goes to the shadow, as with PROBITY_SHADOW=digits/2@0.1. A version is told once the 99 %
+A tenth of the requests goes to the shadow, as with DEMUR_SHADOW=digits/2@0.1. A version is told once the 99 %
 interval of the share that it answers otherwise, of the share that it decides otherwise, or of the mean distance of its
-p-values lies above the limit of the alert ProbityShadowDiffers, and as many examples have been compared as that needs.
+p-values lies above the limit of the alert DemurShadowDiffers, and as many examples have been compared as that needs.
 """
 
 import math
@@ -17,10 +17,10 @@ from torch import Tensor, nn
 
 from benchmarks.core.folders import ROOT
 from benchmarks.core.settings import Settings, Values
-from probity.offline.fit import fit_bundle
-from probity.offline.recipes.load import load_recipe
-from probity.service.inference.predictor import Predictor
-from probity.service.maths.disagreement import Differences
+from demur.offline.fit import fit_bundle
+from demur.offline.recipes.load import load_recipe
+from demur.service.inference.predictor import Predictor
+from demur.service.maths.disagreement import Differences
 
 Array = npt.NDArray[Any]
 Data = tuple[Tensor, Tensor]

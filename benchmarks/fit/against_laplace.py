@@ -55,14 +55,14 @@ def methods(settings: Settings, workload: Workload, kind: str) -> tuple[MethodSp
     if kind == "fit":
         return (
             MethodSpec("laplace-torch", "benchmarks.fit.laplace_torch:Fit", values),
-            MethodSpec("probity", "benchmarks.fit.methods:Fit", values),
+            MethodSpec("demur", "benchmarks.fit.methods:Fit", values),
         )
     folder = settings.scratch / workload.name
     folder.mkdir()
     call("benchmarks.fit.exports:write", {**values, "folder": str(folder)}, settings.threads)
     return (
         MethodSpec("laplace-torch", "benchmarks.fit.laplace_torch:Predict", values),
-        MethodSpec("probity served", "benchmarks.fit.onnx_methods:Predict", {"folder": str(folder)}),
+        MethodSpec("demur served", "benchmarks.fit.onnx_methods:Predict", {"folder": str(folder)}),
     )
 
 

@@ -8,9 +8,9 @@ from typing import Any
 from benchmarks.core.harness import MeasurementError, call
 from benchmarks.core.settings import Settings, Values
 from benchmarks.fit.networks.zoo import FULL, network_spec
-from probity.offline.config import FitConfig
-from probity.offline.fit import fit_bundle
-from probity.service.inference.predictor import Predictor
+from demur.offline.config import FitConfig
+from demur.offline.fit import fit_bundle
+from demur.service.inference.predictor import Predictor
 
 WEIGHTS, QUICK_WEIGHTS = 500, 20
 TRAINED, HELD_OUT = 16, 40

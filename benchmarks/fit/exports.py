@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.fit.methods import FITTED, PRIOR, Fit
-from probity.offline.export.graph import export_variance
-from probity.offline.laplace.posterior import factor, posterior_precision
-from probity.offline.laplace.served_factor import structured_factor
-from probity.service.maths.posterior_factor import CholeskyPosterior
+from demur.offline.export.graph import export_variance
+from demur.offline.laplace.posterior import factor, posterior_precision
+from demur.offline.laplace.served_factor import structured_factor
+from demur.service.maths.posterior_factor import CholeskyPosterior
 
 
 def write(values: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.fit.methods import FITTED, PRIOR
 from benchmarks.fit.workloads import Workload
-from probity.offline.network.weights import WeightLayout
+from demur.offline.network.weights import WeightLayout
 
 Array = npt.NDArray[Any]
 COPIES = 2  # of the Jacobian in all weights: tensor by tensor, then joined

@@ -8,13 +8,13 @@ import torch
 import torch._dynamo  # torch imports it on first use of some calls: part of every memory baseline, of no peak
 
 from benchmarks.fit.workloads import Workload
-from probity.offline.data.likelihood import Classification
-from probity.offline.estimate.memory import plan_memory
-from probity.offline.jacobian.plan import make_jacobian
-from probity.offline.laplace.ggn import Curvature, accumulate_ggn
-from probity.offline.network.model_copy import private_copy
-from probity.offline.network.weights import WeightLayout
-from probity.offline.runtime.available_memory import default_budget
+from demur.offline.data.likelihood import Classification
+from demur.offline.estimate.memory import plan_memory
+from demur.offline.jacobian.plan import make_jacobian
+from demur.offline.laplace.ggn import Curvature, accumulate_ggn
+from demur.offline.network.model_copy import private_copy
+from demur.offline.network.weights import WeightLayout
+from demur.offline.runtime.available_memory import default_budget
 
 Array = npt.NDArray[Any]
 CPU = torch.device("cpu")

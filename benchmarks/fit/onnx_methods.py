@@ -1,4 +1,4 @@
-"""This project's methods without torch: the exported graphs in onnxruntime, and `probity.service.maths.predictive`."""
+"""This project's methods without torch: the exported graphs in onnxruntime, and `demur.service.maths.predictive`."""
 
 from pathlib import Path
 from typing import Any
@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from probity.service.inference.onnx_runtime import onnxruntime
-from probity.service.maths.predictive import link_approx
+from demur.service.inference.onnx_runtime import onnxruntime
+from demur.service.maths.predictive import link_approx
 
 Array = npt.NDArray[Any]
 FITTED = 2
 
 
 def open_session(graph: Path | bytes, threads: int) -> onnxruntime.InferenceSession:
-    """A session for a file or its content, with the options that `probity.service.inference.predictor` gives its
+    """A session for a file or its content, with the options that `demur.service.inference.predictor` gives its
     own."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4

@@ -18,11 +18,11 @@ from benchmarks.core.harness import call
 from benchmarks.core.settings import Settings, Values
 from benchmarks.experiments.frontier.networks import DigitNetwork
 from benchmarks.fit.networks.zoo import NetworkSpec, network_spec
-from probity.offline.config import FitConfig
-from probity.offline.export.price import BATCHES, seconds_of
-from probity.offline.fit import fit_bundle
-from probity.offline.recipes.load import load_recipe
-from probity.service.inference.predictor import Predictor
+from demur.offline.config import FitConfig
+from demur.offline.export.price import BATCHES, seconds_of
+from demur.offline.fit import fit_bundle
+from demur.offline.recipes.load import load_recipe
+from demur.service.inference.predictor import Predictor
 
 TRAINED, HELD_OUT = 64, 40
 ROUNDS, ROUND_SECONDS = 9, 0.05

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.fit.networks.zoo import NetworkSpec, Size, network_spec
-from probity.offline.network.weights import WeightLayout
+from demur.offline.network.weights import WeightLayout
 
 POOL = 32  # examples held in memory: batches are taken from these
 

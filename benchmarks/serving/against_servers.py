@@ -17,7 +17,7 @@ from benchmarks.serving.tree import Watch
 from benchmarks.serving.trials import Trials
 from benchmarks.serving.venvs import versions
 from benchmarks.serving.wrk import find_wrk, saturate
-from probity.service.inference.predictor import Predictor
+from demur.service.inference.predictor import Predictor
 
 LOADS = (("slowest", 0.5), ("slowest", 0.8), ("fastest", 0.8))  # the last one only the fastest can carry
 SEED, TOLERANCE = 0, 1e-4

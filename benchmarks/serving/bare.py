@@ -9,8 +9,8 @@ import threadpoolctl
 
 from benchmarks.fit.onnx_methods import open_session
 from benchmarks.serving.digits import Array, rows
-from probity.service.bundle import MODEL
-from probity.service.inference.onnx_subgraph import extract_subgraph
+from demur.service.bundle import MODEL
+from demur.service.inference.onnx_subgraph import extract_subgraph
 
 LARGEST = 64
 

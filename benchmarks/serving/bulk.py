@@ -1,4 +1,4 @@
-"""Ray Data with one actor and with two beside `probity score`: rows a second, and whether they agree to the bit."""
+"""Ray Data with one actor and with two beside `demur score`: rows a second, and whether they agree to the bit."""
 
 import logging
 import os
@@ -18,12 +18,12 @@ import pandas as pd
 from benchmarks.core.settings import Settings, Values
 from benchmarks.serving.digits import rows
 from benchmarks.serving.fitted import bundle
-from probity import BatchScorer, Predictor
-from probity.scoring.job import score_file
+from demur import BatchScorer, Predictor
+from demur.scoring.job import score_file
 
 BATCH, ACTORS = 256, (1, 2)
 READERS = 1  # what is left to Ray's readers, in its own count of processors
-ALONE = "probity score"
+ALONE = "demur score"
 
 
 def run(settings: Settings) -> Values:
@@ -59,7 +59,7 @@ def written(path: Path, count: int) -> Path:
 
 
 def scored(folder: Path, table: Path, out: Path) -> pd.DataFrame:
-    """By `probity score`, with one thread."""
+    """By `demur score`, with one thread."""
     values = np.stack(list(pd.read_parquet(table)["inputs"]))
     np.save(out.with_suffix(".npy"), values.reshape(-1, 1, 8, 8))
     predictor = Predictor.load(folder, threads=1)

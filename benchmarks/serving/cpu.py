@@ -15,14 +15,14 @@ from pathlib import Path
 from benchmarks.core.settings import Settings, Values
 from benchmarks.serving.digits import PREDICT, Request, binary, rows
 from benchmarks.serving.fitted import bundle
-from benchmarks.serving.process import ServerProcess, free_port, probity, started
-from benchmarks.serving.servers import OTHERS, PROBITY
+from benchmarks.serving.process import ServerProcess, demur, free_port, started
+from benchmarks.serving.servers import DEMUR, OTHERS
 from benchmarks.serving.tree import processor_seconds
 from benchmarks.serving.wrk import saturate
 
 EXAMPLES, CONNECTIONS, SEVERAL = (1, 8, 32), 16, (4, 32, 256)
 THREADS = 2
-SERVICE, PLAIN, NOTHING = "probity", "plain network", "no work"
+SERVICE, PLAIN, NOTHING = "demur", "plain network", "no work"
 TRACED = {"none": None, "one of a hundred": "0.01", "all": "1"}  # the share of requests, as OpenTelemetry has it
 
 
@@ -61,7 +61,7 @@ def servers(scratch: Path) -> Iterator[dict[str, Asked]]:
     forms = {("JSON", count): features(count) for count in EXAMPLES}
     forms |= {("binary", count): binary(count) for count in EXAMPLES}
     with ExitStack() as stack:
-        ours = stack.enter_context(probity(bundle(), scratch / "probity.log", binary(1), THREADS))
+        ours = stack.enter_context(demur(bundle(), scratch / "demur.log", binary(1), THREADS))
         answers = {(form, count): ours.ask(request)[1] for (form, count), request in forms.items()}
         lengths = {len(forms[key].body): len(answer) for key, answer in answers.items()}
         nothing = stack.enter_context(empty_server(scratch / "empty.log", lengths))
@@ -88,14 +88,14 @@ def traced(scratch: Path) -> Iterator[dict[str, Asked]]:
                 {}
                 if share is None
                 else {
-                    "PROBITY_TRACES": "true",
+                    "DEMUR_TRACES": "true",
                     "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
                     "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
                     "OTEL_TRACES_SAMPLER_ARG": share,
                 }
             )
             log = scratch / f"traces-{share}.log"
-            server = stack.enter_context(probity(bundle(), log, request, THREADS, **variables))
+            server = stack.enter_context(demur(bundle(), log, request, THREADS, **variables))
             found[name] = Asked(server, request)
         yield found
 
@@ -137,7 +137,7 @@ def against_fastapi(settings: Settings) -> Values:
     """Of the service and of FastAPI around the same predictor, one process each and no access log, one example a
     request; `ratio` is the median of the rounds' ratios."""
     seconds, count, scratch = settings.choose(2, 1), settings.choose(7, 1), settings.scratch
-    arranged = (PROBITY, OTHERS[0])
+    arranged = (DEMUR, OTHERS[0])
     found: dict[str, Values] = {}
     with ExitStack() as stack:
         running = {one.name: stack.enter_context(one.serve(scratch, bundle(), THREADS)) for one in arranged}

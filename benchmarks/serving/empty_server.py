@@ -12,8 +12,8 @@ import uvicorn
 from fastapi import FastAPI, Request, Response
 
 from benchmarks.serving.digits import INFER, OCTETS
-from probity.service.process.server import uvicorn_options
-from probity.service.settings import Settings
+from demur.service.process.server import uvicorn_options
+from demur.service.settings import Settings
 
 
 def main(port: str, lengths: str) -> None:

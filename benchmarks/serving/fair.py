@@ -19,9 +19,9 @@ from benchmarks.serving.digits import Request, features
 from benchmarks.serving.fitted import SERVING, bundle
 from benchmarks.serving.process import ServerProcess, free_port, started
 from benchmarks.serving.wrk import saturate
-from probity.offline.config import FitConfig
-from probity.offline.fit import fit_bundle
-from probity.service.bundle import MANIFEST, read_manifest
+from demur.offline.config import FitConfig
+from demur.offline.fit import fit_bundle
+from demur.service.bundle import MANIFEST, read_manifest
 
 DIGITS = "digits"
 # Of random weights. The event loop computes the digits' network, threads the others; the last one takes long.
@@ -85,8 +85,8 @@ def other_bundle(name: str) -> Path:
 def service(folder: Path, log: Path) -> Iterator[ServerProcess]:
     """Of all, once they are loaded."""
     port = free_port()
-    settings = {"PROBITY_ACCESS_LOG": "false", "PROBITY_READY_REQUIRES": "all", "PROBITY_DEFAULT_MODEL": DIGITS}
-    command = [sys.executable, "-m", "probity.service", "--models", str(folder), "--port", str(port)]
+    settings = {"DEMUR_ACCESS_LOG": "false", "DEMUR_READY_REQUIRES": "all", "DEMUR_DEFAULT_MODEL": DIGITS}
+    command = [sys.executable, "-m", "demur.service", "--models", str(folder), "--port", str(port)]
     with started(command, settings, port, log) as server:
         for name in (DIGITS, *NETWORKS):
             server.wait_until_answered(example(folder, name))

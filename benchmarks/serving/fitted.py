@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from benchmarks.core.folders import CACHE, ROOT
-from probity.offline.recipes.run import fit_recipe
-from probity.service.bundle import MANIFEST
+from demur.offline.recipes.run import fit_recipe
+from demur.service.bundle import MANIFEST
 
 SERVING = CACHE / "serving"
 

@@ -17,14 +17,14 @@ from benchmarks.core.settings import Settings, Values
 from benchmarks.serving.digits import INFER, Request, binary, images
 from benchmarks.serving.fitted import bundle
 from benchmarks.serving.openloop import Kind, play, poisson
-from benchmarks.serving.process import ServerProcess, free_port, probity, started
+from benchmarks.serving.process import ServerProcess, demur, free_port, started
 from benchmarks.serving.wrk import saturate
 
 SIZES, BATCHES = (1, 8, 32), (1, 2, 4, 8, 16, 32, 64)
 BASELINES = {"session": "benchmarks.serving.bare:Session", "plain": "benchmarks.serving.bare:Plain"}
 BASELINE_STEPS = 5  # a baseline's turn lasts so many times `LEAST_SECONDS`
 SEED = 0
-QUIET = {"PROBITY_ACCESS_LOG": "false"}
+QUIET = {"DEMUR_ACCESS_LOG": "false"}
 
 
 def run(settings: Settings) -> Values:
@@ -32,7 +32,7 @@ def run(settings: Settings) -> Values:
     folder, scratch = bundle(), settings.scratch
     log = scratch / "service.log"
     requests = [binary(rows) for rows in SIZES] + [images(rows) for rows in SIZES]
-    with probity(folder, log, requests[0], settings.threads, **QUIET) as server:
+    with demur(folder, log, requests[0], settings.threads, **QUIET) as server:
         saturation = saturations(settings, server, folder, requests)
         capacity = {request.name: median_rate(saturation["rounds"], request.name) for request in requests}
         chosen = [requests[0], requests[1], requests[3]]

@@ -9,7 +9,7 @@ from benchmarks.core.harness import MeasurementError
 from benchmarks.core.settings import Settings, Values
 from benchmarks.serving.digits import images
 from benchmarks.serving.fitted import bundle
-from benchmarks.serving.process import probity
+from benchmarks.serving.process import demur
 
 # Each move is answered before the next: milliseconds until the answer is in the page and its frame is drawn.
 STROKES = """async (count) => {
@@ -43,7 +43,7 @@ def run(settings: Settings) -> Values:
         raise MeasurementError("found no 'chromium' on PATH; install it (apt-get install chromium)")
     strokes = settings.choose(200, 5)
     with (
-        probity(bundle(), settings.scratch / "playground.log", images(1), settings.threads) as server,
+        demur(bundle(), settings.scratch / "playground.log", images(1), settings.threads) as server,
         sync_playwright() as playwright,
         playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"]) as browser,
     ):

@@ -15,7 +15,7 @@ from benchmarks.core.folders import ROOT
 from benchmarks.core.harness import MeasurementError
 from benchmarks.serving.digits import Request
 from benchmarks.serving.tree import session
-from probity.service.environment.cpu import available_cpus
+from demur.service.environment.cpu import available_cpus
 
 START_SECONDS, STOP_SECONDS = 90.0, 60.0
 LOG_TAIL = 1500
@@ -80,7 +80,7 @@ class ServerProcess:
 @contextlib.contextmanager
 def started(command: Sequence[str], environment: Mapping[str, str], port: int, log: Path) -> Iterator[ServerProcess]:
     """A server that runs while the block does; the environment has none of the service's variables but those given."""
-    inherited = {name: value for name, value in os.environ.items() if not name.upper().startswith("PROBITY_")}
+    inherited = {name: value for name, value in os.environ.items() if not name.upper().startswith("DEMUR_")}
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as stream:
         process = subprocess.Popen(
@@ -99,13 +99,13 @@ def started(command: Sequence[str], environment: Mapping[str, str], port: int, l
 
 
 @contextlib.contextmanager
-def probity(bundle: Path, log: Path, ready: Request, threads: int, **settings: str) -> Iterator[ServerProcess]:
-    """`python -m probity.service` with its defaults, but for the settings that are given, once it has answered
+def demur(bundle: Path, log: Path, ready: Request, threads: int, **settings: str) -> Iterator[ServerProcess]:
+    """`python -m demur.service` with its defaults, but for the settings that are given, once it has answered
     `ready`."""
     port = free_port()
-    command = [sys.executable, "-m", "probity.service", str(bundle), "--port", str(port)]
+    command = [sys.executable, "-m", "demur.service", str(bundle), "--port", str(port)]
     if threads != available_cpus():
-        settings["PROBITY_THREADS"] = str(threads)
+        settings["DEMUR_THREADS"] = str(threads)
     with started(command, settings, port, log) as server:
         server.wait_until_answered(ready)
         yield server

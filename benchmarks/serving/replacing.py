@@ -5,7 +5,7 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
-from probity.service.bundle import read_manifest, reseal_manifest, staged_bundle
+from demur.service.bundle import read_manifest, reseal_manifest, staged_bundle
 
 
 class Replacing:

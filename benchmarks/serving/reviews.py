@@ -11,8 +11,8 @@ from transformers import BertConfig, BertForSequenceClassification, PreTrainedTo
 
 from benchmarks.serving.digits import PREDICT, Request
 from benchmarks.serving.fitted import SERVING
-from probity import FitConfig, fit_bundle
-from probity.service.bundle import MANIFEST
+from demur import FitConfig, fit_bundle
+from demur.service.bundle import MANIFEST
 
 ENDS = ["awful", "poor", "dull", "broken", "cold"], ["great", "lovely", "superb", "fine", "warm"]
 THINGS = ["the film", "the room", "our guide", "the soup", "my seat", "the staff", "this book", "the band"]

@@ -14,8 +14,8 @@ from benchmarks.core.settings import Settings, Values
 from benchmarks.serving.digits import binary, rows
 from benchmarks.serving.fitted import bundle
 from benchmarks.serving.h2load import Asked, answered_a_second, latencies
-from benchmarks.serving.process import ServerProcess, free_port, probity
-from probity.service.rpc.protocol import SERVICE, Protocol
+from benchmarks.serving.process import ServerProcess, demur, free_port
+from demur.service.rpc.protocol import SERVICE, Protocol
 
 LOAD, WORKERS = 0.7, (1, 2)
 GRPC_HEADERS = (("content-type", "application/grpc"), ("te", "trailers"))
@@ -62,8 +62,8 @@ def of_workers(settings: Settings, workers: int) -> Values:
 def service(log: Path, workers: int) -> Iterator[tuple[ServerProcess, int]]:
     """The service with both ports."""
     grpc_port = free_port()
-    settings = {"PROBITY_ACCESS_LOG": "false", "PROBITY_GRPC_PORT": str(grpc_port), "PROBITY_WORKERS": str(workers)}
-    with probity(bundle(), log, binary(1), threads=1, **settings) as server:
+    settings = {"DEMUR_ACCESS_LOG": "false", "DEMUR_GRPC_PORT": str(grpc_port), "DEMUR_WORKERS": str(workers)}
+    with demur(bundle(), log, binary(1), threads=1, **settings) as server:
         yield server, grpc_port
 
 

@@ -74,8 +74,8 @@ class Server:
         place.folder.mkdir(parents=True, exist_ok=True)
         each = self.threads or max(1, threads // self.workers)
         arrangement = {"SERVED_WORKERS": str(self.workers), "SERVED_THREADS": str(each)}
-        if self.family == PROBITY.name:
-            arrangement = {"PROBITY_WORKERS": str(self.workers)}
+        if self.family == DEMUR.name:
+            arrangement = {"DEMUR_WORKERS": str(self.workers)}
         served = {"SERVED_BUNDLE": str(bundle), "SERVED_PORT": str(place.port), **arrangement}
         home = {"BENTOML_HOME": str(place.folder), "BENTOML_DO_NOT_TRACK": "True"}
         with started(
@@ -102,8 +102,8 @@ def module(name: str) -> Callable[[Place], Sequence[str]]:
     return lambda place: [str(place.python), "-m", f"{WRAPPED}.{name}"]
 
 
-def probity(place: Place) -> Sequence[str]:
-    return [str(place.python), "-m", "probity.service", str(place.bundle), "--port", str(place.port)]
+def demur(place: Place) -> Sequence[str]:
+    return [str(place.python), "-m", "demur.service", str(place.bundle), "--port", str(place.port)]
 
 
 def bento(place: Place) -> Sequence[str]:
@@ -124,12 +124,12 @@ def mlserver(place: Place) -> Sequence[str]:
 
 GATHERED = f"batches of at most {BATCH}, gathered for at most {1000 * DELAY_SECONDS:g} ms"
 QUIET = "; access log off"
-PROBITY = Server(
-    "probity",
-    probity,
+DEMUR = Server(
+    "demur",
+    demur,
     nested,
     "defaults (batches of at most 64, no waiting for company)" + QUIET,
-    settings=(("PROBITY_LOG_LEVEL", "warning"), ("PROBITY_ACCESS_LOG", "false")),
+    settings=(("DEMUR_LOG_LEVEL", "warning"), ("DEMUR_ACCESS_LOG", "false")),
 )
 OTHERS = (
     Server("fastapi", module("plain_fastapi"), nested, "no batching; FastAPI's pool of 40 threads" + QUIET, threads=1),
@@ -153,6 +153,6 @@ OTHERS = (
 # Each server starts with one process and with two; the faster goes on, since what suits two cores differs.
 SERVERS = tuple(
     arranged
-    for server in (PROBITY, *OTHERS)
+    for server in (DEMUR, *OTHERS)
     for arranged in (server, replace(server, name=f"{server.name}, 2 workers", workers=2))
 )

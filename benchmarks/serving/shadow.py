@@ -16,8 +16,8 @@ from benchmarks.serving.fitted import bundle
 from benchmarks.serving.openloop import Kind, play, poisson
 from benchmarks.serving.process import ServerProcess, free_port, started
 from benchmarks.serving.wrk import saturate
-from probity.service.models.versions_file import write_versions
-from probity.tag import tag_bundle
+from demur.service.models.versions_file import write_versions
+from demur.tag import tag_bundle
 
 MODEL, SHARE, LOAD = "digits", 0.1, 0.5
 WITHOUT, AGAIN, WITH = "without", "again", "with"
@@ -36,7 +36,7 @@ def run(settings: Settings) -> Values:
     request = images(1)
     with ExitStack() as stack:
         folder = versions(settings.scratch / "models")
-        shadows: dict[str, dict[str, str]] = {WITHOUT: {}, AGAIN: {}, WITH: {"PROBITY_SHADOW": f"{MODEL}/2@{SHARE}"}}
+        shadows: dict[str, dict[str, str]] = {WITHOUT: {}, AGAIN: {}, WITH: {"DEMUR_SHADOW": f"{MODEL}/2@{SHARE}"}}
         servers = {
             name: stack.enter_context(service(folder, settings.scratch / f"{name}.log", binary(1), shadow))
             for name, shadow in shadows.items()
@@ -78,8 +78,8 @@ def versions(folder: Path) -> Path:
 def service(folder: Path, log: Path, ready: Request, shadow: dict[str, str]) -> Iterator[ServerProcess]:
     """One that has loaded both versions."""
     port = free_port()
-    settings = {"PROBITY_ACCESS_LOG": "false", "PROBITY_READY_REQUIRES": "all", **shadow}
-    command = [sys.executable, "-m", "probity.service", "--models", str(folder), "--port", str(port)]
+    settings = {"DEMUR_ACCESS_LOG": "false", "DEMUR_READY_REQUIRES": "all", **shadow}
+    command = [sys.executable, "-m", "demur.service", "--models", str(folder), "--port", str(port)]
     with started(command, settings, port, log) as server:
         server.wait_until_answered(ready)
         yield server
@@ -91,7 +91,7 @@ def counted(server: ServerProcess) -> float:
     connection.request("GET", "/metrics")
     text = connection.getresponse().read().decode()
     connection.close()
-    found = re.search(r"^probity_shadow_examples_total\{.*\} (\S+)$", text, re.MULTILINE)
+    found = re.search(r"^demur_shadow_examples_total\{.*\} (\S+)$", text, re.MULTILINE)
     return float(found[1]) if found else 0.0
 
 

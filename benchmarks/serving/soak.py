@@ -11,13 +11,13 @@ from benchmarks.serving.fitted import bundle
 from benchmarks.serving.mixture import HEALTH, Part, parts
 from benchmarks.serving.openloop import Kind, Playing, play, poisson
 from benchmarks.serving.outcomes import REFUSED, VANISHED, Outcomes, percentiles
-from benchmarks.serving.process import ServerProcess, probity
+from benchmarks.serving.process import ServerProcess, demur
 from benchmarks.serving.replacing import Replacing
 from benchmarks.serving.tree import Watch
 from benchmarks.serving.wrk import saturate
 
 LOAD, FLOOD, SEED = 0.8, 2.0, 0
-WATCH = {"PROBITY_WATCH_SECONDS": "1"}
+WATCH = {"DEMUR_WATCH_SECONDS": "1"}
 SETTLED = 120 / 600  # memory is looked at after minute 2 of 10; in a shorter run, after as large a part of it
 
 
@@ -27,7 +27,7 @@ def run(settings: Settings) -> Values:
     watched = scratch / "watched"
     shutil.copytree(bundle(), watched)
     good = [binary(8), images(1), features()]
-    with probity(watched, scratch / "soak.log", good[0], settings.threads, **WATCH) as server:
+    with demur(watched, scratch / "soak.log", good[0], settings.threads, **WATCH) as server:
         rates = capacities(settings, server, good)
         mixture = parts(good)
         kinds = [Kind(part.wire, part.share, part.vanish_seconds) for part in mixture]

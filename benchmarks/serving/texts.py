@@ -6,13 +6,13 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from benchmarks.core.settings import Settings, Values
-from benchmarks.serving.process import ServerProcess, free_port, probity, started
+from benchmarks.serving.process import ServerProcess, demur, free_port, started
 from benchmarks.serving.reviews import bundle, request
 from benchmarks.serving.wrk import find_wrk, saturate
 
 COUNTS, CONNECTIONS = (1, 32), (1, 16)
 BARE = "benchmarks.serving.wrapped.plain_texts"
-QUIET = {"PROBITY_ACCESS_LOG": "false"}
+QUIET = {"DEMUR_ACCESS_LOG": "false"}
 
 
 def run(settings: Settings) -> Values:
@@ -21,8 +21,8 @@ def run(settings: Settings) -> Values:
     folder, seconds, count = bundle(), settings.choose(6, 1), settings.choose(5, 1)
     with ExitStack() as stack:
         log = settings.scratch / "service.log"
-        ours = stack.enter_context(probity(folder, log, request(1), settings.threads, **QUIET))
-        servers = {"probity": ours, "fastapi": bare(folder, settings.scratch / "bare.log", stack)}
+        ours = stack.enter_context(demur(folder, log, request(1), settings.threads, **QUIET))
+        servers = {"demur": ours, "fastapi": bare(folder, settings.scratch / "bare.log", stack)}
         for server in servers.values():  # first use
             saturate(server, request(32), 1, settings.scratch, 2)
         rounds = [
@@ -51,6 +51,6 @@ def bare(folder: Path, log: Path, stack: ExitStack) -> ServerProcess:
 def row(turns: list[Values]) -> Values:
     """Medians of the rounds, texts a second; `ratio` of the two of a round."""
     speeds = {name: [turn[name]["examples_per_second"] for turn in turns] for name in turns[0]}
-    ratios = [ours / theirs for ours, theirs in zip(speeds["probity"], speeds["fastapi"], strict=True)]
+    ratios = [ours / theirs for ours, theirs in zip(speeds["demur"], speeds["fastapi"], strict=True)]
     found: Values = {name: statistics.median(speed) for name, speed in speeds.items()}
     return found | {"ratio": statistics.median(ratios), "least_ratio": min(ratios), "largest_ratio": max(ratios)}

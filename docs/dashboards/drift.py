@@ -10,7 +10,7 @@ DAY = "1d"
 
 def class_shares(window: str) -> str:
     """Share of each predicted class among all examples of a version."""
-    of = f"increase(probity_predictions_total{{{MODEL}}}[{window}])"
+    of = f"increase(demur_predictions_total{{{MODEL}}}[{window}])"
     return f"sum by (version, label) ({of}) / on (version) group_left () clamp_min(sum by (version) ({of}), {ZERO})"
 
 
@@ -22,8 +22,8 @@ INPUTS = Row(
             "Log10 of the test martingale, the mean over instances; an alarm, at 2, sets it back to 0. And the alarms.",
             "short",
             (
-                Query(f"log10(avg by (version) (10 ^ probity_drift_evidence{{{MODEL}}}))", "v{{version}} evidence"),
-                Query(by_version("increase", "probity_drift_alarms_total"), "v{{version}} alarms"),
+                Query(f"log10(avg by (version) (10 ^ demur_drift_evidence{{{MODEL}}}))", "v{{version}} evidence"),
+                Query(by_version("increase", "demur_drift_alarms_total"), "v{{version}} alarms"),
             ),
             least=None,
         ),
@@ -42,7 +42,7 @@ INPUTS = Row(
             (
                 Query(
                     f"0.5 * sum by (version) (abs({class_shares(WINDOW)} - {class_shares(DAY)}))"
-                    f" * on (version) ({by_version('increase', 'probity_predictions_total')} > bool 0)",
+                    f" * on (version) ({by_version('increase', 'demur_predictions_total')} > bool 0)",
                     "v{{version}}",
                 ),
             ),
@@ -52,7 +52,7 @@ INPUTS = Row(
 )
 DRIFT = Dashboard(
     "drift",
-    "Probity: drift and labels",
+    "Demur: drift and labels",
     "Are the inputs still like those that the model was calibrated on, and answers as right as expected?",
     (INPUTS, LABELS),
 )

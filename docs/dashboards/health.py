@@ -28,7 +28,7 @@ def _rate(series: str, more: str = "") -> str:
 
 
 def _latency(level: float) -> str:
-    buckets = _by("le", _rate("probity_http_request_duration_seconds_bucket", f", {PREDICTIONS}"))
+    buckets = _by("le", _rate("demur_http_request_duration_seconds_bucket", f", {PREDICTIONS}"))
     return f"(histogram_quantile({level:g}, {buckets}) >= 0) or vector(0)"
 
 
@@ -50,7 +50,7 @@ TRAFFIC = Row(
             (
                 Query(
                     or_none(
-                        _by("status", _rate("probity_http_requests_total", ', route!~"/health/.*|/metrics"')), "status"
+                        _by("status", _rate("demur_http_requests_total", ', route!~"/health/.*|/metrics"')), "status"
                     ),
                     "{{status}}",
                 ),
@@ -62,7 +62,7 @@ TRAFFIC = Row(
             "Errors by reason",
             "Requests refused or failed per second, by the code that the answer names.",
             "reqps",
-            (Query(or_none(_by("reason", _rate("probity_errors_total")), "reason"), "{{reason}}"),),
+            (Query(or_none(_by("reason", _rate("demur_errors_total")), "reason"), "{{reason}}"),),
             stacked=True,
         ),
         Panel(
@@ -76,8 +76,8 @@ TRAFFIC = Row(
             "How many times faster than allowed the last hour used up the budgets: 0.1% failed, 1% slow predictions.",
             "short",
             (
-                Query('max(job:probity_predictions:failure_ratio_rate1h{job=~"$job"}) / 0.001 or vector(0)', "failed"),
-                Query('max(model:probity_predictions:slow_ratio_rate1h{job=~"$job"}) / 0.01 or vector(0)', "slow"),
+                Query('max(job:demur_predictions:failure_ratio_rate1h{job=~"$job"}) / 0.001 or vector(0)', "failed"),
+                Query('max(model:demur_predictions:slow_ratio_rate1h{job=~"$job"}) / 0.01 or vector(0)', "slow"),
             ),
         ),
     ),
@@ -90,18 +90,18 @@ COMPUTATION = Row(
             "To wait for a compute thread, and to compute a batch; and the age of the oldest batch now.",
             "s",
             (
-                *_quantiles("probity_queue_seconds", "waiting "),
-                *_quantiles("probity_compute_seconds", "computing "),
-                Query(f"max by (instance) (probity_oldest_batch_seconds{{{JOB}}})", "{{instance}} oldest batch"),
+                *_quantiles("demur_queue_seconds", "waiting "),
+                *_quantiles("demur_compute_seconds", "computing "),
+                Query(f"max by (instance) (demur_oldest_batch_seconds{{{JOB}}})", "{{instance}} oldest batch"),
             ),
         ),
         Panel(
             "Waiting examples",
-            "The fullest queue of an instance; where it is full (PROBITY_MAX_QUEUE_ROWS), further requests get 429.",
+            "The fullest queue of an instance; where it is full (DEMUR_MAX_QUEUE_ROWS), further requests get 429.",
             "short",
             (
                 Query(
-                    f"max by (version) (sum by (job, instance, version) (probity_queue_rows{{{MODEL}}}))",
+                    f"max by (version) (sum by (job, instance, version) (demur_queue_rows{{{MODEL}}}))",
                     "v{{version}}",
                 ),
             ),
@@ -114,8 +114,8 @@ COMPUTATION = Row(
                 Query(
                     or_zero_by_version(
                         share_by_version(
-                            by_version("rate", "probity_predictions_total", RATE),
-                            by_version("rate", "probity_compute_seconds_count", RATE),
+                            by_version("rate", "demur_predictions_total", RATE),
+                            by_version("rate", "demur_compute_seconds_count", RATE),
                         )
                     ),
                     "v{{version}}",
@@ -130,8 +130,8 @@ COMPUTATION = Row(
                 Query(
                     or_zero_by_version(
                         share_by_version(
-                            by_version("increase", "probity_predictions_total", WINDOW, 'degraded="true"'),
-                            by_version("increase", "probity_predictions_total"),
+                            by_version("increase", "demur_predictions_total", WINDOW, 'degraded="true"'),
+                            by_version("increase", "demur_predictions_total"),
                         )
                     ),
                     "v{{version}}",
@@ -151,29 +151,29 @@ BUNDLES = Row(
             (
                 Query(SERVED_VERSIONS.replace("max", "count", 1), "v{{version}} instances"),
                 Query(
-                    f"sum by (model, outcome) (increase(probity_model_loads_total{{{JOB}}}[{WINDOW}]))",
+                    f"sum by (model, outcome) (increase(demur_model_loads_total{{{JOB}}}[{WINDOW}]))",
                     "{{model}} loads, {{outcome}}",
                 ),
-                Query(f"max by (model) (probity_model_stale{{{JOB}}})", "{{model}} stale"),
+                Query(f"max by (model) (demur_model_stale{{{JOB}}})", "{{model}} stale"),
             ),
         ),
         Panel(
             "Memory of each instance",
             "Of the processes that answer; those that decode images, try bundles or supervise workers come on top.",
             "bytes",
-            (Query(f"sum by (instance) (probity_resident_memory_bytes{{{JOB}}})", "{{instance}}"),),
+            (Query(f"sum by (instance) (demur_resident_memory_bytes{{{JOB}}})", "{{instance}}"),),
         ),
         Panel(
             "Lost lines of the audit trail",
             "Lines per second that could not be written to the audit file.",
             "cps",
-            (Query(f"sum by (instance) (rate(probity_audit_lines_lost_total{{{JOB}}}[{RATE}]))", "{{instance}}"),),
+            (Query(f"sum by (instance) (rate(demur_audit_lines_lost_total{{{JOB}}}[{RATE}]))", "{{instance}}"),),
         ),
     ),
 )
 HEALTH = Dashboard(
     "health",
-    "Probity: service health",
+    "Demur: service health",
     "Does the service keep up, and are the models that it serves those that it should serve?",
     (TRAFFIC, COMPUTATION, BUNDLES),
 )

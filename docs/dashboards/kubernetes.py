@@ -11,19 +11,19 @@ MONITOR = """#
 apiVersion: monitoring.coreos.com/v1
 kind: PodMonitor
 metadata:
-  name: probity
-  labels: {app: probity}
+  name: demur
+  labels: {app: demur}
 spec:
   selector:
-    matchLabels: {app: probity}
+    matchLabels: {app: demur}
   podMetricsEndpoints:
     - {port: direct, path: /metrics, interval: 15s}
 ---
 apiVersion: monitoring.coreos.com/v1
 kind: PrometheusRule
 metadata:
-  name: probity
-  labels: {app: probity}
+  name: demur
+  labels: {app: demur}
 spec:
   groups:
 """
@@ -31,8 +31,8 @@ MAP = """---
 apiVersion: v1
 kind: ConfigMap
 metadata:
-  name: probity-dashboard-{name}
-  labels: {{app: probity, grafana_dashboard: "1"}}
+  name: demur-dashboard-{name}
+  labels: {{app: demur, grafana_dashboard: "1"}}
 data:
   {name}.json: |
 """

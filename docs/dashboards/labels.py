@@ -9,7 +9,7 @@ from docs.dashboards.queries import MODEL, WINDOW, by_version
 
 def _labelled(name: str, decisions: str = "") -> str:
     """Labelled examples by version, or a sum over them."""
-    return by_version("increase", f"probity_feedback_{name}_total", more=decisions)
+    return by_version("increase", f"demur_feedback_{name}_total", more=decisions)
 
 
 def _accuracy(decision: str) -> str:
@@ -21,19 +21,19 @@ def _accuracy(decision: str) -> str:
 def _estimated(decision: str) -> str:
     """The accuracy to be expected by the confidences of the answers; no value without answers."""
     only = 'decision="accepted"' if decision == "accepted" else ""
-    confidence, examples = (by_version("increase", f"probity_decided_{one}_total", more=only) for one in PARTS)
-    excess = f'max by (version) (probity_held_out_confidence_excess{{{MODEL}, decision="{decision}"}})'
+    confidence, examples = (by_version("increase", f"demur_decided_{one}_total", more=only) for one in PARTS)
+    excess = f'max by (version) (demur_held_out_confidence_excess{{{MODEL}, decision="{decision}"}})'
     return f"clamp({confidence} / ({examples} > 0) - {excess}, 0, 1)"
 
 
 def _held_out(end: str) -> str:
-    return f'max by (version) (probity_held_out_accuracy_{end}{{{MODEL}, decision="accepted"}})'
+    return f'max by (version) (demur_held_out_accuracy_{end}{{{MODEL}, decision="accepted"}})'
 
 
 def _calibration_error() -> str:
     """sum_b |right in b - sum of confidences in b| / examples over bins b; no value without labels."""
     right, confidence = (
-        f"sum by (version, confidence) (increase(probity_feedback_bin_{name}_total{{{MODEL}}}[{WINDOW}]))"
+        f"sum by (version, confidence) (increase(demur_feedback_bin_{name}_total{{{MODEL}}}[{WINDOW}]))"
         for name in ("correct", "confidence")
     )
     return f"sum by (version) (abs({right} - {confidence})) / ({_labelled('examples')} > 0)"
@@ -50,7 +50,7 @@ LABELS = Row(
             (
                 Query(_accuracy("accepted"), "v{{version}} accepted"),
                 Query(_accuracy("rejected"), "v{{version}} rejected"),
-                Query(f"max by (version) (probity_expected_accuracy{{{MODEL}}})", "v{{version}} accepted, by design"),
+                Query(f"max by (version) (demur_expected_accuracy{{{MODEL}}})", "v{{version}} accepted, by design"),
                 Query(_estimated("accepted"), "v{{version}} accepted, estimated"),
             ),
             most=1.0,
@@ -71,7 +71,7 @@ LABELS = Row(
             "Evidence against the expected accuracy",
             "Log10 of the test martingale, the mean over instances; from 2 on, chance no longer explains it.",
             "short",
-            (Query(f"log10(avg by (version) (probity_accuracy_martingale{{{MODEL}}}))", "v{{version}}"),),
+            (Query(f"log10(avg by (version) (demur_accuracy_martingale{{{MODEL}}}))", "v{{version}}"),),
             least=None,
         ),
         Panel(
@@ -87,7 +87,7 @@ LABELS = Row(
             "short",
             (
                 Query(
-                    f"sum by (version, decision) (increase(probity_feedback_examples_total{{{MODEL}}}[{WINDOW}]))",
+                    f"sum by (version, decision) (increase(demur_feedback_examples_total{{{MODEL}}}[{WINDOW}]))",
                     "v{{version}} {{decision}}",
                 ),
             ),

@@ -56,10 +56,10 @@ class Dashboard:
     def to_json(self) -> Json:
         """What Grafana reads."""
         return {
-            "uid": f"probity-{self.name}",
+            "uid": f"demur-{self.name}",
             "title": self.title,
             "description": self.question,
-            "tags": ["probity"],
+            "tags": ["demur"],
             "schemaVersion": 39,
             "version": 1,
             "editable": False,
@@ -159,8 +159,8 @@ def _link() -> Json:
     """To the other dashboards, with the same time and variables."""
     return {
         "type": "dashboards",
-        "title": "Probity",
-        "tags": ["probity"],
+        "title": "Demur",
+        "tags": ["demur"],
         "asDropdown": False,
         "includeVars": True,
         "keepTime": True,
@@ -173,13 +173,13 @@ def _link() -> Json:
 
 def _versions() -> Json:
     """A mark where a version begins to serve."""
-    served = f"max by (name, version) (probity_model_info{{{JOB}}})"
-    before = f"max by (name, version) (probity_model_info{{{JOB}}} offset 2m)"
+    served = f"max by (name, version) (demur_model_info{{{JOB}}})"
+    before = f"max by (name, version) (demur_model_info{{{JOB}}} offset 2m)"
     return _annotation("Model versions", f"{served} unless {before}", "{{name}} {{version}} began to serve", "blue")
 
 
 def _alerts() -> Json:
-    expression = 'max by (alertname, severity) (ALERTS{alertname=~"Probity.+", alertstate="firing"})'
+    expression = 'max by (alertname, severity) (ALERTS{alertname=~"Demur.+", alertstate="firing"})'
     return _annotation("Alerts", expression, "{{alertname}} ({{severity}})", "red")
 
 
@@ -235,11 +235,11 @@ VARIABLES: dict[str, Json] = {
         "regex": "",
         "skipUrlSync": False,
     },
-    "job": _listed("job", "Job", "label_values(probity_http_requests_in_flight, job)", **_EVERY),
+    "job": _listed("job", "Job", "label_values(demur_http_requests_in_flight, job)", **_EVERY),
     "instance": _listed(
-        "instance", "Instance", 'label_values(probity_http_requests_in_flight{job=~"$job"}, instance)', **_EVERY
+        "instance", "Instance", 'label_values(demur_http_requests_in_flight{job=~"$job"}, instance)', **_EVERY
     ),
-    "model": _listed("model", "Model", 'label_values(probity_model_info{job=~"$job"}, name)'),
+    "model": _listed("model", "Model", 'label_values(demur_model_info{job=~"$job"}, name)'),
     "window": {
         "name": "window",
         "label": "Shares over",

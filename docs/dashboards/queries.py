@@ -10,7 +10,7 @@ PREDICTIONS = 'route=~".*/predict|.*/infer"'
 RATE = "$__rate_interval"
 WINDOW = "$window"
 ZERO = "1e-9"  # a denominator where nothing was counted
-SERVED_VERSIONS = f'max by (version) (probity_model_info{{{JOB}, name="$model"}})'
+SERVED_VERSIONS = f'max by (version) (demur_model_info{{{JOB}, name="$model"}})'
 
 
 def or_zero_by_version(expression: str) -> str:

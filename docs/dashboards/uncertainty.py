@@ -14,7 +14,7 @@ from docs.dashboards.queries import (
 
 LEVELS = ((0.05, "p05"), (0.25, "p25"), (0.5, "p50"), (0.75, "p75"), (0.95, "p95"))
 CLASSES_SHOWN = 12
-JUDGED = by_version("increase", "probity_predictions_total", WINDOW, 'degraded="false"')
+JUDGED = by_version("increase", "demur_predictions_total", WINDOW, 'degraded="false"')
 
 
 def _gauge(series: str) -> str:
@@ -30,16 +30,16 @@ def _deviations(title: str, quantity: str, more: str = "") -> Panel:
         title,
         f"Quantiles of how far it deviates; the calibration data have their quartiles at -1, 0 and 1.{more}",
         "short",
-        _quantiles(f"probity_{quantity}_deviation"),
+        _quantiles(f"demur_{quantity}_deviation"),
         least=None,
     )
 
 
 def _share_per_class() -> str:
     """Rejected examples of a class by all of that class; a class without examples has 0."""
-    rejected = f"sum by (version, label) (increase(probity_rejections_total{{{MODEL}}}[{WINDOW}]))"
+    rejected = f"sum by (version, label) (increase(demur_rejections_total{{{MODEL}}}[{WINDOW}]))"
     matchers = f'{MODEL}, degraded="false"'
-    judged = f"sum by (version, label) (increase(probity_predictions_total{{{matchers}}}[{WINDOW}]))"
+    judged = f"sum by (version, label) (increase(demur_predictions_total{{{matchers}}}[{WINDOW}]))"
     return f"topk by (version) ({CLASSES_SHOWN}, {rejected} / clamp_min({judged}, {ZERO}))"
 
 
@@ -52,11 +52,11 @@ REJECTION = Row(
             "percentunit",
             (
                 Query(
-                    share_by_version(by_version("increase", "probity_rejections_total"), JUDGED),
+                    share_by_version(by_version("increase", "demur_rejections_total"), JUDGED),
                     "v{{version}} rejected",
                 ),
-                Query(_gauge("probity_false_reject_rate"), "v{{version}} by design"),
-                Query(_gauge("probity_false_reject_rate_bound"), "v{{version}} by design, at most"),
+                Query(_gauge("demur_false_reject_rate"), "v{{version}} by design"),
+                Query(_gauge("demur_false_reject_rate_bound"), "v{{version}} by design, at most"),
             ),
         ),
         Panel(
@@ -72,8 +72,8 @@ REJECTION = Row(
             (
                 Query(
                     share_by_version(
-                        by_version("increase", "probity_inputs_out_of_range_total"),
-                        by_version("increase", "probity_predictions_total"),
+                        by_version("increase", "demur_inputs_out_of_range_total"),
+                        by_version("increase", "demur_predictions_total"),
                     ),
                     "v{{version}}",
                 ),
@@ -83,7 +83,7 @@ REJECTION = Row(
             "Examples by version",
             "Examples answered per second; of a canary, the share that it takes.",
             "cps",
-            (Query(or_zero_by_version(by_version("rate", "probity_predictions_total", RATE)), "v{{version}}"),),
+            (Query(or_zero_by_version(by_version("rate", "demur_predictions_total", RATE)), "v{{version}}"),),
             stacked=True,
         ),
     ),
@@ -95,7 +95,7 @@ UNCERTAINTY_ROW = Row(
             "Conformal p-value",
             "Quantiles of the p-value: on unchanged data p05 is 5%, p50 is 50%; small ones mean unusual inputs.",
             "percentunit",
-            _quantiles("probity_ood_p_value"),
+            _quantiles("demur_ood_p_value"),
             most=1.0,
         ),
         _deviations("Functional variance", "functional_variance"),
@@ -104,7 +104,7 @@ UNCERTAINTY_ROW = Row(
 )
 UNCERTAINTY = Dashboard(
     "uncertainty",
-    "Probity: uncertainty and rejection",
+    "Demur: uncertainty and rejection",
     "How sure is the model, what does it reject, and does a new version differ?",
     (REJECTION, UNCERTAINTY_ROW),
 )

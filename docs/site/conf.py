@@ -3,7 +3,7 @@ the site."""
 
 from docs.site.docstrings import as_restructured_text
 
-project = "Probity"
+project = "Demur"
 root_doc = "docs/index"
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 include_patterns = ["docs/*.md", "reference/*.md", "*.md", "service/*.md", "tests/*.md"]
@@ -15,7 +15,7 @@ add_module_names = False
 smartquotes = False  # `--option` must stay what one types
 autodoc_member_order = "bysource"
 html_theme = "furo"
-html_title = "Probity"
+html_title = "Demur"
 html_copy_source = False
 html_static_path: list[str] = []
 

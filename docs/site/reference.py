@@ -9,13 +9,13 @@ import typer.main
 from prometheus_client import CollectorRegistry
 from pydantic import BaseModel
 
-import probity
-import probity.mlflow
-from probity.cli import app as commands
-from probity.service.app import create_app
-from probity.service.inference.predictor import Predictor
-from probity.service.monitoring.metrics import Metrics
-from probity.service.settings import Settings
+import demur
+import demur.mlflow
+from demur.cli import app as commands
+from demur.service.app import create_app
+from demur.service.inference.predictor import Predictor
+from demur.service.monitoring.metrics import Metrics
+from demur.service.settings import Settings
 
 
 def pages(bundle: Path) -> dict[str, str]:
@@ -24,18 +24,18 @@ def pages(bundle: Path) -> dict[str, str]:
 
 
 def python() -> str:
-    """What `from probity import ...` gives, and `probity.mlflow`, by autodoc."""
-    parts = ["# Python\n\nEverything that `from probity import ...` gives, and `probity.mlflow`.\n"]
-    for name in probity.__all__:
+    """What `from demur import ...` gives, and `demur.mlflow`, by autodoc."""
+    parts = ["# Python\n\nEverything that `from demur import ...` gives, and `demur.mlflow`.\n"]
+    for name in demur.__all__:
         if name == "__version__":
             continue
-        found = getattr(probity, name)
+        found = getattr(demur, name)
         kind = "autofunction" if inspect.isfunction(found) else "autoclass"
         options = "" if kind == "autofunction" or issubclass(found, BaseModel) else "   :members:\n"
-        parts.append(f"## {name}\n\n```{{eval-rst}}\n.. {kind}:: probity.{name}\n{options}```\n")
+        parts.append(f"## {name}\n\n```{{eval-rst}}\n.. {kind}:: demur.{name}\n{options}```\n")
     parts += [
-        f"## mlflow.{name}\n\n```{{eval-rst}}\n.. autofunction:: probity.mlflow.{name}\n```\n"
-        for name in probity.mlflow.__all__
+        f"## mlflow.{name}\n\n```{{eval-rst}}\n.. autofunction:: demur.mlflow.{name}\n```\n"
+        for name in demur.mlflow.__all__
     ]
     return "\n".join(parts)
 
@@ -43,7 +43,7 @@ def python() -> str:
 def command_line() -> str:
     """Every command with its arguments and options."""
     group: Any = typer.main.get_command(commands)
-    return "# Command line\n\n" + "\n".join(_commands("probity", group))
+    return "# Command line\n\n" + "\n".join(_commands("demur", group))
 
 
 def _commands(name: str, command: Any) -> Iterator[str]:

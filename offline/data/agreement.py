@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from probity.service.format.manifest import Task
+from demur.service.format.manifest import Task
 
 from .likelihood import are_labels, likelihood_of
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from probity.service.bundle import InputPart, InputSpec, ManifestError, check_input
+from demur.service.bundle import InputPart, InputSpec, ManifestError, check_input
 
 from ..config import FitConfig
 from ..section import Section

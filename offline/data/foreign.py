@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from probity.service.bundle import InputPart
+from demur.service.bundle import InputPart
 
 from ..config import COMPARED_SCORES, FitConfig
 from .agreement import check_inputs_like

@@ -1,6 +1,6 @@
 """Obvious foreigners: inputs that nobody should answer, made from a batch of ordinary ones.
 
-`synthetic_shifts` in `probity.offline.data.shifts` makes what may go wrong with an ordinary input; these hold nothing
+`synthetic_shifts` in `demur.offline.data.shifts` makes what may go wrong with an ordinary input; these hold nothing
 that a network could have learned, or come from a forgotten scaling. Random draws follow the seed and an example's
 place in the batch.
 """
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from probity.service.bundle import InputPart
+from demur.service.bundle import InputPart
 
 from .shifts import Kind, changed, inversion, kind_of, random_tokens, stream, uniform, value_range
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
-from probity.service.inference.frames import frame_array, frame_columns, is_frame, numbers_of
-from probity.service.inference.texts import texts_of
+from demur.service.inference.frames import frame_array, frame_columns, is_frame, numbers_of
+from demur.service.inference.texts import texts_of
 
 from ..network.inputs import is_several, refuse_frames
 from ..runtime.arrays import Array

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from probity.service.maths.rejection import minimum_calibration_examples
+from demur.service.maths.rejection import minimum_calibration_examples
 
 from ..runtime.arrays import Array
 from ..runtime.progress import Track

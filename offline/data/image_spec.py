@@ -7,9 +7,9 @@ from typing import Any, get_args
 import numpy as np
 from PIL import Image
 
-from probity.service.bundle import ImagePreprocessing, InputSpec, ManifestError
-from probity.service.codec.images import image_to_array
-from probity.service.format.manifest_input import Interpolation
+from demur.service.bundle import ImagePreprocessing, InputSpec, ManifestError
+from demur.service.codec.images import image_to_array
+from demur.service.format.manifest_input import Interpolation
 
 INTERPOLATIONS: dict[str, Interpolation] = {name: name for name in get_args(Interpolation)}
 EXPECTED = (

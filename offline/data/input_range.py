@@ -6,8 +6,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from probity.service.bundle import InputRange, InputSpec
-from probity.service.inference.input_range import RangeCheck
+from demur.service.bundle import InputRange, InputSpec
+from demur.service.inference.input_range import RangeCheck
 
 MAX_PLACES = 256  # features or channels with a range each; more would fill the model card
 DIGITS = 6

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from probity.service.format.manifest import Task
-from probity.service.inference.graph import GraphOutputs
-from probity.service.inference.prediction import Prediction, Predictive
-from probity.service.maths.predictive import Link, label_log_likelihood, link_approx, predictive_std
-from probity.service.maths.score_outputs import NO_FEATURES
-from probity.service.maths.scores import EPISTEMIC_STD, PREDICTIVE_ENTROPY, Scoring
+from demur.service.format.manifest import Task
+from demur.service.inference.graph import GraphOutputs
+from demur.service.inference.prediction import Prediction, Predictive
+from demur.service.maths.predictive import Link, label_log_likelihood, link_approx, predictive_std
+from demur.service.maths.score_outputs import NO_FEATURES
+from demur.service.maths.scores import EPISTEMIC_STD, PREDICTIVE_ENTROPY, Scoring
 
 from ..runtime.arrays import Array
 
@@ -25,7 +25,7 @@ class Classification:
     """K >= 2 classes; the outputs are logits, which the predictive divides by `temperature`.
 
     most_rows: for more classes, the curvature of an example has so many rows (`leading_root`). scoring: what makes the
-    out-of-distribution score. link: what the variances are of (`probity.service.maths.predictive.link_approx`).
+    out-of-distribution score. link: what the variances are of (`demur.service.maths.predictive.link_approx`).
     map_temperature: of the network without the posterior; None: `temperature`.
     """
 

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from probity.service.bundle import InputPart
-from probity.service.format.manifest_input import LARGEST
+from demur.service.bundle import InputPart
+from demur.service.format.manifest_input import LARGEST
 
 from ..network.inputs import check_parts, is_several, pack
 from .stacking import stacking_problem
@@ -44,7 +44,7 @@ def checked_batches(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """(inputs (B, *shape) float32 or int64, targets (B, ...)) on the device; empty batches are left out.
 
-    Several inputs are packed (`probity.offline.network.inputs`); parts: what they must be, None: any.
+    Several inputs are packed (`demur.offline.network.inputs`); parts: what they must be, None: any.
     watched: wraps the loader's own batches, for progress.
 
     Raises `ValueError` for anything but pairs of tensors, unequal lengths, another input shape than the first

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from probity.service.bundle import InputPart
-from probity.service.format.manifest_input import TokenKind
+from demur.service.bundle import InputPart
+from demur.service.format.manifest_input import TokenKind
 
 # What the arguments of networks are called, by transformers and by hand.
 KINDS: Mapping[str, TokenKind] = {

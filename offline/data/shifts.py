@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from probity.service.bundle import InputPart
+from demur.service.bundle import InputPart
 
 from ..network.invented import for_invented
 from .packed_tokens import are_tokens, change_tokens

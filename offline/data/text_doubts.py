@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from probity.service.format.manifest_input import TokenKind
-from probity.service.inference.texts import tokenizer_of
+from demur.service.format.manifest_input import TokenKind
+from demur.service.inference.texts import tokenizer_of
 
 from ..network.inputs import InputForm
 from ..network.model_copy import private_copy

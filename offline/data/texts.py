@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from probity.service.bundle import InputSpec, InputText, ManifestError
-from probity.service.format.manifest_input import TokenKind
-from probity.service.inference.texts import TextReader, check_texts, texts_of, tokenizer_of
+from demur.service.bundle import InputSpec, InputText, ManifestError
+from demur.service.format.manifest_input import TokenKind
+from demur.service.inference.texts import TextReader, check_texts, texts_of, tokenizer_of
 
 from ..network.inputs import argument_names
 from .packed_tokens import KINDS

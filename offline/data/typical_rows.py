@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from probity.service.bundle import InputSpec
+from demur.service.bundle import InputSpec
 
 from ..runtime.arrays import Array, to_numpy
 from .held_out import HeldOut

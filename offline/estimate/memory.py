@@ -2,7 +2,7 @@
 
 A stage takes fixed + rows * bytes_per_row, and takes as many examples (rows) at once as its budget allows. The S x S
 matrices are known; what an example takes is measured by running the very code of the stage
-(`probity.offline.estimate.stage_memory`).
+(`demur.offline.estimate.stage_memory`).
 """
 
 from collections.abc import Mapping

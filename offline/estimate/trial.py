@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from probity.service.inference.onnx_runtime import onnxruntime
+from demur.service.inference.onnx_runtime import onnxruntime
 
 from ..export.errors import ExportError
 from ..export.graph import export_jacobian

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from probity.service.maths.certified import Certificate, NotCertified, certify
-from probity.service.maths.outcomes import ClassOutcomes, Outcomes, Verdicts
+from demur.service.maths.certified import Certificate, NotCertified, certify
+from demur.service.maths.outcomes import ClassOutcomes, Outcomes, Verdicts
 
 from ..runtime.arrays import Array
 from .measured import CONFIDENCE, Measured, measured_share

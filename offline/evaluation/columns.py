@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from probity.service.inference.predictor import Prediction, Predictor
-from probity.service.maths.prediction_sets import LIKELY, LabelSets, PredictionSets
-from probity.service.maths.predictive import entropy, gaussian_interval, label_entropy, predictive_std
+from demur.service.inference.predictor import Prediction, Predictor
+from demur.service.maths.prediction_sets import LIKELY, LabelSets, PredictionSets
+from demur.service.maths.predictive import entropy, gaussian_interval, label_entropy, predictive_std
 
 from ..data.likelihood import class_log_likelihood, each_gaussian_log_likelihood
 from ..runtime.arrays import Array

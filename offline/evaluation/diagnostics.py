@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probity.service.maths.predictive import gaussian_interval
+from demur.service.maths.predictive import gaussian_interval
 
 from ..runtime.arrays import Array
 

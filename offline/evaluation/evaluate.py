@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from probity.service.format.manifest import Manifest, Task
-from probity.service.inference.predictor import Prediction, Predictor, check_finite
-from probity.service.maths.predictive import each_label_log_likelihood
+from demur.service.format.manifest import Manifest, Task
+from demur.service.inference.predictor import Prediction, Predictor, check_finite
+from demur.service.maths.predictive import each_label_log_likelihood
 
 from ..data.given import given_data
 from ..data.likelihood import likelihood_of

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from probity.service.maths.rejection import share_bound
+from demur.service.maths.rejection import share_bound
 
 CONFIDENCE = 0.95
 

@@ -2,7 +2,7 @@
 
 Tracing a backward pass leaves operators such as `convolution_backward` in the graph, for which there is no ONNX
 equivalent. PyTorch's own decompositions are taken where it has one; the others are written here and in
-`probity.offline.export.resampling`. The input gradient of a convolution is the transposed convolution with the output
+`demur.offline.export.resampling`. The input gradient of a convolution is the transposed convolution with the output
 padding that restores the input's size exactly.
 """
 

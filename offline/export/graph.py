@@ -26,12 +26,12 @@ from .onnx_bodies import put_back, translations
 from .split_graph import traced
 
 # The exporter names inner values after operators ("mean" for a mean), so the public names are given afterwards.
-NAMES = {"probity_inputs": "inputs", "probity_mean": "mean"}
+NAMES = {"demur_inputs": "inputs", "demur_mean": "mean"}
 RESULTS = {
-    "probity_jacobian": "jacobian",
-    "probity_variance": "variance",
-    "probity_added_variance": "added_variance",
-    "probity_feature_scores": "feature_scores",
+    "demur_jacobian": "jacobian",
+    "demur_variance": "variance",
+    "demur_added_variance": "added_variance",
+    "demur_feature_scores": "feature_scores",
 }
 # How many examples to trace with: sizes that are equal while tracing are taken for the same symbol, so it must be none
 # of the input's other sizes (nor 1, to which shapes would be specialised).
@@ -45,7 +45,7 @@ def export_jacobian(jacobian: SubnetworkJacobian, example: Tensor, outputs: int)
 
     `example` (1, *input_shape); raises `ExportError`.
     """
-    return _export(jacobian, example, lambda rows: JacobianGraph(jacobian, rows, outputs), ["probity_jacobian"])
+    return _export(jacobian, example, lambda rows: JacobianGraph(jacobian, rows, outputs), ["demur_jacobian"])
 
 
 def export_variance(
@@ -70,8 +70,8 @@ def export_variance(
             parts = FilledVarianceGraph(jacobian, rows, outputs, factor)
         return parts if added is None else AddedWeightsGraph(parts, jacobian.model, added, rows, share)
 
-    extra = [] if added is None else ["probity_added_variance", "probity_feature_scores"]
-    return _export(jacobian, example, graph, ["probity_variance", *extra])
+    extra = [] if added is None else ["demur_added_variance", "demur_feature_scores"]
+    return _export(jacobian, example, graph, ["demur_variance", *extra])
 
 
 def _export(
@@ -171,7 +171,7 @@ def _strip(model: onnx.ModelProto) -> None:
             value.doc_string = ""
             del value.metadata_props[:]
         _rename(graph)
-    model.graph.name = "probity"
+    model.graph.name = "demur"
     for value in (*model.graph.input, *model.graph.output):
         value.type.tensor_type.shape.dim[0].dim_param = "batch"
 

@@ -1,7 +1,7 @@
 """The modules that become the graph: inputs (B, *input_shape) -> the mean and the variance.
 
 The structured part runs a forward pass on B rows and a backward pass on B * K rows, one output each, so that its size
-does not grow with K (`probity.offline.export.split_graph`); layers whose features reach the head separately need a
+does not grow with K (`demur.offline.export.split_graph`); layers whose features reach the head separately need a
 backward pass on B rows, the head's own weights none. All are traced by `make_fx` with symbolic shapes, because
 `torch.export` cannot see through a backward pass; parameters of the generic route become an ONNX Scan over the
 examples. What these parts compute twice, the forward pass, is merged when the graph is simplified.

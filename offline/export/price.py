@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from probity.service.bundle import MeasuredPrice
+from demur.service.bundle import MeasuredPrice
 
 from ..runtime.arrays import Array
 

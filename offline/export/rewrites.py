@@ -1,6 +1,6 @@
 """Functions rewritten before they are differentiated, so that their backward pass is one that ONNX can hold.
 
-`probity.offline.export.decompositions` rewrites operators of a backward pass that is already there. Some of those have
+`demur.offline.export.decompositions` rewrites operators of a backward pass that is already there. Some of those have
 no rewriting of their own (grid_sampler_2d_backward), or depend on the data (that of a product asks for zeros): the
 function itself is then replaced, while tracing, by others that compute the same.
 """

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from probity.service.bundle import Verification
-from probity.service.inference.predictor import Predictor
+from demur.service.bundle import Verification
+from demur.service.inference.predictor import Predictor
 
 from ..runtime.arrays import Array
 

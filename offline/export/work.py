@@ -2,7 +2,7 @@
 long.
 
 A core does some 7e10 multiply-adds of float32 a second in onnxruntime. The constants are measured on convolutions,
-MLPs, residual networks and transformers; `probity.offline.selection.price` puts them together.
+MLPs, residual networks and transformers; `demur.offline.selection.price` puts them together.
 """
 
 from collections.abc import Mapping

@@ -4,7 +4,7 @@ The head's inputs are random Fourier features (Rahimi and Recht, NeurIPS 2007) o
 
     phi(t) = sqrt(2 / R) cos(W t / (s d) + b),   W normal, b uniform in [0, 2 pi),
 
-d the median distance of two examples, s = 1, t the coordinates of an example (`probity.offline.features.coordinates`).
+d the median distance of two examples, s = 1, t the coordinates of an example (`demur.offline.features.coordinates`).
 So the mean of the predictive, and the label, are the network's. A Gaussian prior of variance c over the added weights
 beta, and the training data's curvature, give the posterior, whose variance of an output is c v(x),
 

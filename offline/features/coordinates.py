@@ -18,7 +18,7 @@ directions, of which only what is above the mean counts. It tells columns in ano
 together though each is usual alone. With the same for other layers, an image network told digits from clothes worse.
 It is a coordinate of the distance alone: in the variance of a linear model, its bend showed as a cusp.
 
-Of images and series, the two numbers of their texture (`probity.offline.features.activations.texture`) are coordinates
+Of images and series, the two numbers of their texture (`demur.offline.features.activations.texture`) are coordinates
 of the distance too, standardised, with weight w.
 
 U and V are fitted on every other example, and |z - U U^T z| and |V^T z_1| standardised on those between: where there

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from probity.service.bundle import InputPart
+from demur.service.bundle import InputPart
 
 from ..data.shifts import kind_of
 from ..jacobian.unfold import CONVOLUTIONS

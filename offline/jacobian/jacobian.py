@@ -2,10 +2,10 @@
 
 For a layer with input a and output z, a zero probe is added to z, and its gradient g = d out / d z follows from one
 backward pass for each output. The chosen entries are then formed from a and g alone
-(`probity.offline.jacobian.layer_rules`). Nothing of size (batch, outputs, D) ever exists, and layers below the lowest
+(`demur.offline.jacobian.layer_rules`). Nothing of size (batch, outputs, D) ever exists, and layers below the lowest
 chosen weight are not differentiated. A bare parameter of shape (1, ...) is given to the model once an example, with a
 probe of its own. Weights of a linear head and of layers whose features reach it separately need none or one backward
-pass (`probity.offline.jacobian.linear_head`). Every other parameter takes the generic route: reverse-mode
+pass (`demur.offline.jacobian.linear_head`). Every other parameter takes the generic route: reverse-mode
 differentiation of one example, restricted to the touched tensors.
 """
 
@@ -31,7 +31,7 @@ class SubnetworkJacobian:
     """x (B, *input_shape) -> (mean (B, K), jacobian (B, K, S)), S = len(indices), in the order of `indices`.
 
     `model` is a private copy in eval mode with frozen parameters (`private_copy`): hooks are placed on it. Made by
-    `probity.offline.jacobian.plan.make_jacobian`. `rule` tells which variances a prediction needs.
+    `demur.offline.jacobian.plan.make_jacobian`. `rule` tells which variances a prediction needs.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Chosen entries of a layer's Jacobian from its input x and the gradient g of the outputs in the layer's output.
 
 Each rule is x (B, ...), g (B, K, *layer output) -> (B, K, n) for n chosen entries of one parameter. A weight that
-multiplies inputs is a sum of products over positions t (`probity.offline.jacobian.sparse_products`); a scale or shift
+multiplies inputs is a sum of products over positions t (`demur.offline.jacobian.sparse_products`); a scale or shift
 of a normalisation is an element-wise product summed over positions.
 """
 

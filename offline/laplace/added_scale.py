@@ -2,7 +2,7 @@
 
 The two posteriors are independent: an output's variance is v_S(x) + c v(x), of the chosen weights and of the added
 ones. What uncertainty costs is the held-out log-likelihood below the best without any, each at the temperature that
-suits it (`probity.offline.laplace.temperature`). c is the largest for which the cost *and its standard error*, paired
+suits it (`demur.offline.laplace.temperature`). c is the largest for which the cost *and its standard error*, paired
 over the examples, are at most the uncertainty budget: with few examples it errs on the safe side by itself.
 
 Where uncertainty costs nothing at all, as of a network that guesses, c ends where its typical variance is ten times the

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from probity.service.bundle import REFERENCE_LEVELS, Calibration, CalibrationTensors, ComparedScore, ScorePart
-from probity.service.bundle import Outcomes as OutcomesPart
-from probity.service.inference.predictor import Prediction
-from probity.service.maths.fused_score import JoinedScore
-from probity.service.maths.outcomes import Outcomes
-from probity.service.maths.predictive import softmax
-from probity.service.maths.rejection import RejectionRule
-from probity.service.maths.scores import PREDICTIVE_ENTROPY, Scoring
+from demur.service.bundle import REFERENCE_LEVELS, Calibration, CalibrationTensors, ComparedScore, ScorePart
+from demur.service.bundle import Outcomes as OutcomesPart
+from demur.service.inference.predictor import Prediction
+from demur.service.maths.fused_score import JoinedScore
+from demur.service.maths.outcomes import Outcomes
+from demur.service.maths.predictive import softmax
+from demur.service.maths.rejection import RejectionRule
+from demur.service.maths.scores import PREDICTIVE_ENTROPY, Scoring
 
 from ..data.calibration_check import quality_warnings
 from ..data.held_out import HeldOut

@@ -1,4 +1,4 @@
-"""Held-out data decide: temperature and reject threshold here, the prior precision in `probity.offline.laplace.prior`.
+"""Held-out data decide: temperature and reject threshold here, the prior precision in `demur.offline.laplace.prior`.
 
 The examples that tune anything never set the threshold: the data are split once, at random by the seed, and the
 conformal half is seen only after everything else is fixed (otherwise its p-values would not be valid).
@@ -9,8 +9,8 @@ from typing import Protocol
 
 import numpy as np
 
-from probity.service.inference.predictor import Prediction
-from probity.service.maths.rejection import RejectionRule
+from demur.service.inference.predictor import Prediction
+from demur.service.maths.rejection import RejectionRule
 
 from ..data.held_out import HeldOut
 from ..data.likelihood import Classification, Likelihood

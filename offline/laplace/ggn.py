@@ -2,7 +2,7 @@
 
 H = sum_n J_n^T Lambda_n J_n (Daxberger et al. 2021, section 3), Lambda_n the Hessian of the negative log-likelihood in
 the outputs. With Lambda_n = C_n C_n^T its rows C_n^T J_n are gathered and added by symmetric updates
-(`probity.offline.laplace.gram`), positive semi-definite by construction, accumulated in float64.
+(`demur.offline.laplace.gram`), positive semi-definite by construction, accumulated in float64.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -113,7 +113,7 @@ def accumulate_ggn(
     checkpoint: Checkpoint | None = None,
     distributed: DistributedContext = SINGLE,
 ) -> Curvature:
-    """Sum over one pass of the data, at most `rows` examples at once (`probity.offline.estimate.memory`; default: 512
+    """Sum over one pass of the data, at most `rows` examples at once (`demur.offline.estimate.memory`; default: 512
     MiB).
 
     checkpoint: saved between batches when it is due, and resumed where it holds this job. distributed: the processes

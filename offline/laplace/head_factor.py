@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from probity.service.maths.predictive import column_blocks
+from demur.service.maths.predictive import column_blocks
 
 from .block_factor import BlockFactor
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from torch import Tensor
 
-from probity.service.bundle import AddedWeights as ManifestPart
-from probity.service.bundle import Posterior, Prior
-from probity.service.maths.posterior_factor import CholeskyPosterior
+from demur.service.bundle import AddedWeights as ManifestPart
+from demur.service.bundle import Posterior, Prior
+from demur.service.maths.posterior_factor import CholeskyPosterior
 
 from ..config import FitConfig
 from ..data.held_out import HeldOut

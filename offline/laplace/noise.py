@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from probity.service.maths.predictive import noise_ratios, predictive_std
+from demur.service.maths.predictive import noise_ratios, predictive_std
 
 from ..data.held_out import HeldOut
 from ..data.likelihood import Regression, gaussian_log_likelihood

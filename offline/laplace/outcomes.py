@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probity.service.bundle import Outcomes as OutcomesPart
-from probity.service.bundle import SetScore
-from probity.service.inference.predictor import Prediction
-from probity.service.maths.estimated_accuracy import confidence
-from probity.service.maths.outcomes import ClassOutcomes, LabelOutcomes, Outcomes, RegressionOutcomes, Verdicts
-from probity.service.maths.prediction_sets import LIKELY, label_set_scores, set_scores, tuned_sets
+from demur.service.bundle import Outcomes as OutcomesPart
+from demur.service.bundle import SetScore
+from demur.service.inference.predictor import Prediction
+from demur.service.maths.estimated_accuracy import confidence
+from demur.service.maths.outcomes import ClassOutcomes, LabelOutcomes, Outcomes, RegressionOutcomes, Verdicts
+from demur.service.maths.prediction_sets import LIKELY, label_set_scores, set_scores, tuned_sets
 
 from ..data.held_out import HeldOut
 from ..runtime.arrays import Array, to_numpy

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from torch import Tensor
 
-from probity.service.bundle import Prior, Tried
+from demur.service.bundle import Prior, Tried
 
 from ..data.held_out import HeldOut
 from ..data.likelihood import Likelihood

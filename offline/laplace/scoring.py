@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from torch import Tensor
 
-from probity.service.inference.prediction import finite_rows
-from probity.service.maths.fused_score import Component, FusedScore, LargestSurprise, surprises
-from probity.service.maths.predictive import class_probabilities
-from probity.service.maths.score_distribution import ScoreDistribution
-from probity.service.maths.score_outputs import ClassOutputs, LabelOutputs, class_outputs
-from probity.service.maths.scores import (
+from demur.service.inference.prediction import finite_rows
+from demur.service.maths.fused_score import Component, FusedScore, LargestSurprise, surprises
+from demur.service.maths.predictive import class_probabilities
+from demur.service.maths.score_distribution import ScoreDistribution
+from demur.service.maths.score_outputs import ClassOutputs, LabelOutputs, class_outputs
+from demur.service.maths.scores import (
     CLASSIFICATION_SCORES,
     FEATURE_SCORES,
     LABEL_SCORES,

@@ -2,7 +2,7 @@
 
 import torch
 
-from probity.service.maths.posterior_factor import CholeskyPosterior
+from demur.service.maths.posterior_factor import CholeskyPosterior
 
 from ..jacobian.jacobian import SubnetworkJacobian
 from ..jacobian.output_rule import AllOutputs

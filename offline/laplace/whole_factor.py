@@ -1,6 +1,6 @@
 """The whole covariance as a matrix that every row of derivatives is multiplied with, in the graph that is served.
 
-The formula is that of `probity.service.maths.predictive`, in torch: it becomes a part of the graph.
+The formula is that of `demur.service.maths.predictive`, in torch: it becomes a part of the graph.
 """
 
 from dataclasses import dataclass

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from probity.service.bundle import InputPart
-from probity.service.inference.frames import is_frame
-from probity.service.inference.parts import LARGEST_WHOLE
+from demur.service.bundle import InputPart
+from demur.service.inference.frames import is_frame
+from demur.service.inference.parts import LARGEST_WHOLE
 
 DTYPES: dict[str, torch.dtype] = {"float32": torch.float32, "int64": torch.int64, "bool": torch.bool}
 Several = Mapping[str, Any] | Sequence[Any]

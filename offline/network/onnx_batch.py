@@ -4,7 +4,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from probity.service.inference.onnx_runtime import onnxruntime
+from demur.service.inference.onnx_runtime import onnxruntime
 
 from ..runtime.arrays import Array
 

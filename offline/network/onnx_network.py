@@ -15,7 +15,7 @@ import torch
 from onnxscript import ir, optimizer
 from torch import Tensor, library, nn
 
-from probity.service.inference.onnx_runtime import onnxruntime
+from demur.service.inference.onnx_runtime import onnxruntime
 
 from ..runtime.arrays import to_numpy
 from ..runtime.quiet import quiet_exporter
@@ -23,7 +23,7 @@ from .onnx_batch import freed
 from .onnx_tail import Network, last_layer
 from .unsupported import UnsupportedModelError, one_line
 
-DOMAIN, FEATURES = "probity", "probity_features"
+DOMAIN, FEATURES = "demur", "demur_features"
 TYPES = {
     onnx.TensorProto.FLOAT: "float",
     onnx.TensorProto.INT64: "int64",

@@ -25,7 +25,7 @@ FORWARD_REMEDIES = {
 }
 TREES_HAVE_NO_WEIGHTS = (
     "Trees have no weights that outputs can be differentiated in, so there is no posterior over them: train a network "
-    "on the same columns (probity new table), or keep the trees and set thresholds on their own probabilities by "
+    "on the same columns (demur new table), or keep the trees and set thresholds on their own probabilities by "
     "conformal prediction (crepes, MAPIE), which says nothing of inputs unlike the training data"
 )
 IMAGES = "give images as (channels, height, width), such as x.{} of a batch"

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from probity.service.bundle import ComputedVariances, Graph, Manifest, reseal_manifest, seal_bundle, staged_bundle
-from probity.service.maths.scores import FeatureScoreName
+from demur.service.bundle import ComputedVariances, Graph, Manifest, reseal_manifest, seal_bundle, staged_bundle
+from demur.service.maths.scores import FeatureScoreName
 
 from ..export.price import published
 from ..job import Job

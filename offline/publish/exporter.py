@@ -6,8 +6,8 @@ from typing import Protocol
 
 import torch
 
-from probity.service.bundle import RejectedShare, Verification
-from probity.service.inference.predictor import Predictor
+from demur.service.bundle import RejectedShare, Verification
+from demur.service.inference.predictor import Predictor
 
 from ..data.typical_rows import Rows
 from ..export.graph import export_variance

@@ -4,8 +4,8 @@ import time
 
 import numpy as np
 
-from probity.service.bundle import FillEffect
-from probity.service.maths.posterior_factor import CholeskyPosterior
+from demur.service.bundle import FillEffect
+from demur.service.maths.posterior_factor import CholeskyPosterior
 
 from ..data.held_out import HeldOut
 from ..jacobian.jacobian import SubnetworkJacobian

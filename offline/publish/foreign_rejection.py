@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from probity.service.bundle import RejectedShare
-from probity.service.inference.graph import NetworkError, NetworkFailed
-from probity.service.inference.predictor import Predictor
+from demur.service.bundle import RejectedShare
+from demur.service.inference.graph import NetworkError, NetworkFailed
+from demur.service.inference.predictor import Predictor
 
 from ..config import COMPARED_SCORES, FitConfig
 from ..data.foreigners import FOREIGN_EXAMPLES, obvious_foreigners

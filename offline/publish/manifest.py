@@ -3,11 +3,11 @@
 import importlib.metadata
 import platform
 
-from probity.service.bundle import Manifest
+from demur.service.bundle import Manifest
 
 from ..section import Section
 
-LIBRARIES = ("probity-serve", "torch", "onnx", "onnxscript", "onnxruntime", "numpy")
+LIBRARIES = ("demur", "torch", "onnx", "onnxscript", "onnxruntime", "numpy")
 
 
 def make_manifest(said: Section) -> Manifest:

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from probity.service.maths.posterior_factor import CholeskyPosterior
+from demur.service.maths.posterior_factor import CholeskyPosterior
 
 from ..export.verify import Truth, Unreduced
 from ..features.added_weights import AddedWeights

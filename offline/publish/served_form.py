@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from probity.service.bundle import ReducedHead
+from demur.service.bundle import ReducedHead
 
 from ..export.errors import ExportError
 from ..export.work import CALL_WORK

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from probity.service.inference.predictor import Predictor
+from demur.service.inference.predictor import Predictor
 
 from ..data.typical_rows import MOST_ROWS, Rows
 

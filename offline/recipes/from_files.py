@@ -31,7 +31,7 @@ def recipe_of_files(network: Path, train: Path | None, held_out: Path | None) ->
         )
     (x, y), (held_x, held_y) = read_examples(train), read_examples(held_out)
     names = class_names_in(y)
-    name = "probity_recipe_of_files"
+    name = "demur_recipe_of_files"
     module = ModuleType(name)
     vars(module).update(
         model=network,

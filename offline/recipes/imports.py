@@ -44,7 +44,7 @@ class RecipeImports:
         displaced = {name: sys.modules[name] for name in self._modules if name in sys.modules}
         sys.modules.update(self._modules)
         before = set(sys.modules) - set(self._modules)
-        with tempfile.TemporaryDirectory(prefix="probity-recipe-") as again:
+        with tempfile.TemporaryDirectory(prefix="demur-recipe-") as again:
             (Path(again) / f"{self._name}.py").write_text(AGAIN.format(file=str(self._recipe.resolve())))
             places = [str(self._folder), again]
             sys.path[:] = [places[0], *sys.path, places[1]]

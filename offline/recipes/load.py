@@ -19,8 +19,8 @@ from typing import Any
 
 from torch import nn
 
-from probity.service.bundle import InputSpec
-from probity.service.format.text import suggestion
+from demur.service.bundle import InputSpec
+from demur.service.format.text import suggestion
 
 from ..config import FitConfig
 from ..data.description import listed_names
@@ -126,7 +126,7 @@ class Recipe:
         if found is None:
             hint = suggestion(name, [own for own in self._own if own not in READ])
             raise RecipeError(
-                f"{self.path}: found no function {name}(){hint}, expected one; probity new writes a recipe with all"
+                f"{self.path}: found no function {name}(){hint}, expected one; demur new writes a recipe with all"
             )
         if isinstance(found, nn.Module) or not callable(found):
             return found
@@ -149,7 +149,7 @@ def load_recipe(path: Path) -> Recipe:
     """
     if not path.is_file():
         raise RecipeError(f"{path}: no such file, expected a recipe (a Python file with model() and train_data())")
-    name = f"probity_recipe_{path.stem}_{zlib.crc32(bytes(path.resolve())):08x}"  # another folder's may be called alike
+    name = f"demur_recipe_{path.stem}_{zlib.crc32(bytes(path.resolve())):08x}"  # another folder's may be called alike
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise RecipeError(f"{path}: found a file that is not Python, expected a name that ends in .py")

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from probity.service.bundle import InputSpec
+from demur.service.bundle import InputSpec
 
 from ..config import FitConfig
 from ..data.agreement import check_class_count, check_inputs_like, check_targets_alone

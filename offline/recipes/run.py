@@ -4,8 +4,8 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
-from probity.service.format.files import check_destination, check_writable
-from probity.service.inference.predictor import Predictor
+from demur.service.format.files import check_destination, check_writable
+from demur.service.inference.predictor import Predictor
 
 from ..config import FitConfig
 from ..evaluation.columns import with_level
@@ -78,7 +78,7 @@ def _config(recipe: Recipe, given: dict[str, Any]) -> FitConfig:
 
 
 def evaluate_file(predictor: Predictor, path: Path) -> Evaluation:
-    """The same figures on the examples of an .npz file, as `probity fit net.onnx --data` takes them."""
+    """The same figures on the examples of an .npz file, as `demur fit net.onnx --data` takes them."""
     inputs, targets = read_examples(path)
     known = predictor.manifest.class_names
     return evaluate(
@@ -87,7 +87,7 @@ def evaluate_file(predictor: Predictor, path: Path) -> Evaluation:
 
 
 def evaluate_recipe(predictor: Predictor, recipe_path: Path) -> Evaluation:
-    """The figures of `probity.offline.evaluation.evaluate` on the recipe's test_data() and, if it has one, ood_data().
+    """The figures of `demur.offline.evaluation.evaluate` on the recipe's test_data() and, if it has one, ood_data().
 
     Levels are the usual ones and that of the predictor's policy.
     """

@@ -15,7 +15,7 @@ from pathlib import Path
 FIRST, LAST = 2, 6  # frames shown of a long recursion
 LONGEST_MESSAGE = 1500  # characters; `load_state_dict` lists every missing key
 LIBRARIES = {"site-packages", "dist-packages"}
-# In a checkout, the packages within `probity` are links to folders beside it.
+# In a checkout, the packages within `demur` are links to folders beside it.
 PACKAGE = Path(__file__).absolute().parents[2]
 OURS = tuple(str(folder.resolve()) + os.sep for folder in (PACKAGE, PACKAGE / "offline", PACKAGE / "service"))
 STANDARD = tuple(str(Path(sysconfig.get_path(name)).resolve()) + os.sep for name in ("stdlib", "platstdlib"))

@@ -1,6 +1,6 @@
 """What the report says of added weights: what they read, and how much uncertainty they have."""
 
-from probity.service.bundle import Manifest
+from demur.service.bundle import Manifest
 
 from .text import number
 

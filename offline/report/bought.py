@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from probity.service.bundle import Manifest
-from probity.service.format.steps import STEPS
+from demur.service.bundle import Manifest
+from demur.service.format.steps import STEPS
 
 from ..data.foreigners import is_judged
 from .text import MINUS, NONE, percent

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from probity.service.maths.certified import Certificate, NotCertified
-from probity.service.maths.outcomes import ClassOutcomes, Outcomes
+from demur.service.maths.certified import Certificate, NotCertified
+from demur.service.maths.outcomes import ClassOutcomes, Outcomes
 
 from ..evaluation.certificates import certificates
 from .text import number, percent

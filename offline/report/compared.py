@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from probity.service.bundle import Manifest
-from probity.service.maths.scores import SCORES
+from demur.service.bundle import Manifest
+from demur.service.maths.scores import SCORES
 
 from .text import percent
 

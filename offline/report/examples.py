@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
-from probity.service.bundle import ImagePreprocessing, Manifest
-from probity.service.inference.prediction import Prediction
+from demur.service.bundle import ImagePreprocessing, Manifest
+from demur.service.inference.prediction import Prediction
 
 from ..runtime.arrays import Array
 from .text import number, percent

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from matplotlib.axes import Axes
 
-from probity.service.maths.scores import SCORES
+from demur.service.maths.scores import SCORES
 
 from ..evaluation.diagnostics import Reliability, coverage_curve
 from ..runtime.arrays import Array
@@ -20,7 +20,7 @@ def reliability_picture(plain: Reliability, full: Reliability, beside: str) -> P
 
     def paint(axes: Axes, counts: Axes) -> None:
         axes.plot([0, 1], [0, 1], color=GREY, linestyle=":", linewidth=1.2, label="perfect")
-        for curve, name, colour, style in ((plain, beside, VERMILLION, "s--"), (full, "Probity", BLUE, "o-")):
+        for curve, name, colour, style in ((plain, beside, VERMILLION, "s--"), (full, "Demur", BLUE, "o-")):
             axes.plot(curve.confidence, curve.accuracy, style, color=colour, label=f"{name}, ECE {curve.ece:.3f}")
             counts.plot(curve.confidence, curve.count, style, color=colour, markersize=4, linewidth=1)
         axes.set(ylabel="Accuracy", ylim=(-0.03, 1.03))
@@ -33,7 +33,7 @@ def reliability_picture(plain: Reliability, full: Reliability, beside: str) -> P
         "Reliability",
         render(paint, (0.85, 0.35)),
         f"Reliability diagram: accuracy against confidence. Expected calibration error {plain.ece:.3f} for the "
-        f"{beside}, {full.ece:.3f} for Probity.",
+        f"{beside}, {full.ece:.3f} for Demur.",
         "Below the dotted line the model is surer than it should be, above it less sure; points with few examples "
         "(lower panel) scatter.",
     )
@@ -107,7 +107,7 @@ def coverage_picture(mean: Array, std: Array, targets: Array) -> Picture:
 
     def paint(axes: Axes) -> None:
         axes.plot([0, 100], [0, 100], color=GREY, linestyle=":", linewidth=1.2, label="perfect")
-        axes.plot(100 * LEVELS, 100 * covered, "o-", color=BLUE, markersize=4, label="Probity")
+        axes.plot(100 * LEVELS, 100 * covered, "o-", color=BLUE, markersize=4, label="Demur")
         axes.set(xlabel="Nominal level of the interval (%)", ylabel="Targets inside (%)")
         name_lines(axes)
 

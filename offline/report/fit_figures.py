@@ -3,7 +3,7 @@
 import numpy as np
 from matplotlib.axes import Axes
 
-from probity.service.bundle import Prior, Tried
+from demur.service.bundle import Prior, Tried
 
 from ..evaluation.diagnostics import effective_dimension
 from ..runtime.arrays import Array

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from probity.service.bundle import Manifest, RejectedShare
+from demur.service.bundle import Manifest, RejectedShare
 
 from ..data.foreigners import is_judged
 from .text import percent

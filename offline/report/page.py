@@ -12,13 +12,13 @@ import numpy as np
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from probity.service.bundle import Manifest
-from probity.service.format.steps import STEPS
-from probity.service.inference.graph import GraphOutputs
-from probity.service.inference.prediction import Prediction, Predictive
-from probity.service.maths.outcomes import Outcomes
-from probity.service.maths.prediction_sets import LIKELY
-from probity.service.maths.scores import Scoring
+from demur.service.bundle import Manifest
+from demur.service.format.steps import STEPS
+from demur.service.inference.graph import GraphOutputs
+from demur.service.inference.prediction import Prediction, Predictive
+from demur.service.maths.outcomes import Outcomes
+from demur.service.maths.prediction_sets import LIKELY
+from demur.service.maths.scores import Scoring
 
 from ..evaluation.diagnostics import coverage_curve, each_label, rejection_curve, reliability
 from ..runtime.arrays import Array

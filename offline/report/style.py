@@ -33,7 +33,7 @@ STYLE: dict[str, Any] = {
     "legend.frameon": False,
     "legend.fontsize": 10,
     "savefig.transparent": True,
-    "svg.hashsalt": "probity",  # ids would be random without
+    "svg.hashsalt": "demur",  # ids would be random without
 }
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from probity.service.bundle import Calibration, Manifest, ScorePart
-from probity.service.format.steps import STEPS
-from probity.service.maths.scores import SCORES
+from demur.service.bundle import Calibration, Manifest, ScorePart
+from demur.service.format.steps import STEPS
+from demur.service.maths.scores import SCORES
 
 from ..evaluation.diagnostics import coverage_band
 from .foreign import passing

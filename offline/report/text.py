@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from itertools import groupby
 
-from probity.service.bundle import Manifest, ParameterSlice
+from demur.service.bundle import Manifest, ParameterSlice
 
 MINUS, NONE = "\N{MINUS SIGN}", "\N{EN DASH}"
 METHODS = {

@@ -99,7 +99,7 @@ class Checkpoint:
         self._saved_at = self._clock()
         record = {"format": FORMAT, "fingerprint": self.fingerprint | dict(identity), "state": dict(state)}
         text = json.dumps(record, sort_keys=True)
-        metadata = {"probity": text, "sha256": _digest(text, tensor)}
+        metadata = {"demur": text, "sha256": _digest(text, tensor)}
         part = self.folder / f"{stage}-{self._rank}.tmp"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -127,7 +127,7 @@ class Checkpoint:
         def read(file: Any, record: dict[str, Any]) -> tuple[Tensor, dict[str, Any]]:
             self._check_job(stage, record, identity)
             tensor = _read_tensor(file.get_slice("tensor"), into)
-            if _digest(file.metadata()["probity"], tensor) != file.metadata()["sha256"]:
+            if _digest(file.metadata()["demur"], tensor) != file.metadata()["sha256"]:
                 raise ValueError("its sha256 does not match")
             return tensor, record["state"]
 
@@ -151,7 +151,7 @@ class Checkpoint:
         path = self._path(stage)
         try:
             with safe_open(path, "pt") as file:
-                record = json.loads(file.metadata()["probity"])
+                record = json.loads(file.metadata()["demur"])
                 if record["format"] != FORMAT:
                     raise ValueError(f"found format {record['format']}, expected {FORMAT}")
                 return read(file, record)

@@ -70,7 +70,7 @@ class ResumablePass:
 def job_fingerprint(network: nn.Module, config: str, world_size: int = 1) -> dict[str, str]:
     """What must be equal for saved work to count: weights and buffers, configuration (JSON), version, processes."""
     return {
-        "version of probity": version("probity-serve"),
+        "version of demur": version("demur"),
         "sha256 of the weights": tensors_digest(network.state_dict()),
         "configuration": config,
         "number of processes": str(world_size),

@@ -72,7 +72,7 @@ class PriceModel:
 
     def predict(self, indices: Tensor, rule: OutputRule) -> float:
         """Forward passes of the plain network, with the added weights: the larger of one example and of a batch,
-        of the sizes that `probity.offline.export.price` times."""
+        of the sizes that `demur.offline.export.price` times."""
         found = self.touched(indices)
         operators = HEAD_OPERATORS + PARAMETER_OPERATORS * len(found.separate + found.one_by_one)
         operators += ADDED_OPERATORS if self.job.layers is not None else 0

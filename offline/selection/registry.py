@@ -3,8 +3,8 @@
 The paper keeps the S weights of largest marginal variance (Daxberger et al. 2021, section 4): under an independence
 assumption they minimise the 2-Wasserstein distance to the full posterior. Ties go to the smaller index.
 
-To add a strategy: write its function in `probity.offline.selection.strategies`, give it an entry in `STRATEGIES`, and
-add its name to `probity.offline.config.StrategyName`, which must not import torch; a test holds the two equal. A
+To add a strategy: write its function in `demur.offline.selection.strategies`, give it an entry in `STRATEGIES`, and
+add its name to `demur.offline.config.StrategyName`, which must not import torch; a test holds the two equal. A
 function of the user's own needs neither.
 """
 
@@ -19,8 +19,8 @@ import torch
 from pydantic import ConfigDict, ValidationError, create_model
 from torch import Tensor
 
-from probity.service.format.text import suggestion
-from probity.service.format.validation import refused_value
+from demur.service.format.text import suggestion
+from demur.service.format.validation import refused_value
 
 from ..config import strategy_name
 from ..data.shifts import MOST_SHIFTS

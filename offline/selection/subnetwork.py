@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from probity.service.bundle import ParameterSlice, Selection
+from demur.service.bundle import ParameterSlice, Selection
 
 from ..job import Job
 from ..section import Section
@@ -16,7 +16,7 @@ class Subnetwork:
     """The chosen weights: `indices` (S,) int64 ascending, and what chooses them again.
 
     dead_weights: candidates without curvature that were left out, None: not counted. explanation: one sentence, where
-    the options alone do not tell. strategy, options: filled in by `probity.offline.selection.registry.select`. within:
+    the options alone do not tell. strategy, options: filled in by `demur.offline.selection.registry.select`. within:
     the modules that the choice is restricted to, None: all.
     """
 

@@ -8,11 +8,11 @@ import numpy as np
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from demur.offline.config import FitConfig
+from demur.offline.fit import fit_bundle
+from demur.service.inference.predictor import Predictor
 from paper.gaps.data import GapSplit
 from paper.gaps.methods import Array, Method, Predictive
-from probity.offline.config import FitConfig
-from probity.offline.fit import fit_bundle
-from probity.service.inference.predictor import Predictor
 
 # One chosen weight, that its prior does not let move: the added weights have the whole budget.
 NO_SUBNETWORK = {"subnetwork_size": 1, "selection": "random", "prior_precision": 1e12}

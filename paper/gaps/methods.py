@@ -9,14 +9,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from demur.offline.data.likelihood import gaussian_log_likelihood
+from demur.offline.features.activations import read_activations
+from demur.offline.features.added_weights import AddedWeights
+from demur.offline.features.layers import choose_layers
+from demur.offline.laplace.prior import prior_share
 from paper.tables.data import Table
 from paper.tables.network import UciFitted
 from paper.tables.posterior import PRIOR_GRID, Curvature, Judged
-from probity.offline.data.likelihood import gaussian_log_likelihood
-from probity.offline.features.activations import read_activations
-from probity.offline.features.added_weights import AddedWeights
-from probity.offline.features.layers import choose_layers
-from probity.offline.laplace.prior import prior_share
 
 Array = npt.NDArray[Any]
 FALSE_REJECT_RATE = 0.05

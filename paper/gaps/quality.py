@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 
+from demur.offline.data.likelihood import gaussian_log_likelihood
+from demur.offline.evaluation.auroc import auroc
 from paper.gaps.data import GapSplit
 from paper.gaps.methods import Method
 from paper.tables.data import Array
-from probity.offline.data.likelihood import gaussian_log_likelihood
-from probity.offline.evaluation.auroc import auroc
 
 Z = 1.959964  # half the width of a 95 % interval, in standard deviations
 GRID, MARGIN = 200, 0.5  # points of a picture, and how far beyond the data they go

@@ -11,15 +11,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from demur.offline.config import FitConfig
+from demur.offline.jacobian.output_rule import ALL_OUTPUTS, OutputRule, filled, output_rule
+from demur.offline.job import prepare
+from demur.offline.laplace.whole_factor import WholeFactor
+from demur.offline.runtime.distributed import DistributedContext
+from demur.offline.runtime.progress import silent
+from demur.service.bundle import Bundle
+from demur.service.maths.predictive import link_approx
 from paper.images.problems import Examples
-from probity.offline.config import FitConfig
-from probity.offline.jacobian.output_rule import ALL_OUTPUTS, OutputRule, filled, output_rule
-from probity.offline.job import prepare
-from probity.offline.laplace.whole_factor import WholeFactor
-from probity.offline.runtime.distributed import DistributedContext
-from probity.offline.runtime.progress import silent
-from probity.service.bundle import Bundle
-from probity.service.maths.predictive import link_approx
 
 Array = npt.NDArray[Any]
 ROWS = 32

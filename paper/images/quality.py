@@ -6,11 +6,11 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.experiments.frontier.methods import Method
+from demur.offline.evaluation.auroc import auroc
+from demur.offline.evaluation.columns import class_columns
+from demur.offline.evaluation.diagnostics import expected_calibration_error
+from demur.service.maths.predictive import entropy
 from paper.images.problems import Problem
-from probity.offline.evaluation.auroc import auroc
-from probity.offline.evaluation.columns import class_columns
-from probity.offline.evaluation.diagnostics import expected_calibration_error
-from probity.service.maths.predictive import entropy
 
 Array = npt.NDArray[Any]
 METRICS = ("error", "log_likelihood", "ece", "brier")

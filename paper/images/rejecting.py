@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from benchmarks.experiments.frontier.methods import BATCH, Array, Method
+from demur.offline.evaluation.auroc import auroc
+from demur.service.inference.predictor import Predictor
+from demur.service.maths.predictive import entropy
 from paper.images.problems import Problem
-from probity.offline.evaluation.auroc import auroc
-from probity.service.inference.predictor import Predictor
-from probity.service.maths.predictive import entropy
 
 FALSE_REJECT_RATE = 0.05
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from benchmarks.experiments.frontier import methods
 from benchmarks.experiments.frontier.methods import Method
+from demur.service.bundle import read_bundle
 from paper.images.baselines import diagonal_laplace, swag
 from paper.images.baselines import natural_gradient as variational
 from paper.images.baselines.diagonal_laplace import DiagonalLaplace
@@ -33,7 +34,6 @@ from paper.images.summary import (
     TEMPERED_ENSEMBLE,
 )
 from paper.images.trained import Networks
-from probity.service.bundle import read_bundle
 
 BUDGET, SMALL_BUDGET = 0.05, 0.005  # nats of held-out log-likelihood; the small one is the default of `FitConfig`
 # As the paper has it: a posterior over weights of the network alone, and no temperature.

@@ -10,10 +10,10 @@ from torch import nn
 from benchmarks.experiments.frontier.networks import DigitNetwork, PhotoNetwork
 from benchmarks.experiments.kept import trained_once
 from benchmarks.experiments.training import BATCH, Recipe, one_cycle, paper_schedule, same, train, varied
+from demur.offline.runtime.progress import Track
 from paper.images.baselines import natural_gradient as variational
 from paper.images.networks import resnet
 from paper.images.problems import Problem
-from probity.offline.runtime.progress import Track
 
 PAPERS_BATCH = 256
 Make = Callable[[float], nn.Module]

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from probity.offline.laplace.posterior import posterior_precision
+from demur.offline.laplace.posterior import posterior_precision
 
 
 def sampled_leverage(jacobian: Tensor, weight: float, prior: float) -> Tensor:

@@ -8,6 +8,10 @@ import torch
 from torch import Tensor
 
 from benchmarks.experiments.kept import trained_once
+from demur.offline.data.likelihood import Regression
+from demur.offline.jacobian.plan import make_jacobian
+from demur.offline.laplace.ggn import accumulate_ggn
+from demur.offline.selection.live_weights import is_live
 from paper.fitted import Fitted, Problem
 from paper.regression_networks import (
     GaussianModel,
@@ -19,10 +23,6 @@ from paper.regression_networks import (
 from paper.tables.data import Split, Table
 from paper.tables.leverage import sampled_leverage
 from paper.tables.posterior import Curvature, Judged, Rows, Search, WholeMatrix, fit
-from probity.offline.data.likelihood import Regression
-from probity.offline.jacobian.plan import make_jacobian
-from probity.offline.laplace.ggn import accumulate_ggn
-from probity.offline.selection.live_weights import is_live
 
 SHAPES = Shape(50, 1), Shape(100, 1), Shape(50, 2), Shape(100, 2)
 LEVERAGE_EXAMPLES = 512

@@ -17,9 +17,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from probity.offline.data.likelihood import gaussian_log_likelihood
-from probity.offline.laplace.posterior import posterior_precision
-from probity.offline.laplace.prior import prior_share
+from demur.offline.data.likelihood import gaussian_log_likelihood
+from demur.offline.laplace.posterior import posterior_precision
+from demur.offline.laplace.prior import prior_share
 
 Array = npt.NDArray[Any]
 PRIOR_GRID = (0.0001, 0.001, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 100.0, 1000.0)  # the paper's

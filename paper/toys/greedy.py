@@ -19,10 +19,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from demur.offline.data.shifts import synthetic_shifts
+from demur.offline.laplace.posterior import posterior_precision
+from demur.offline.laplace.prior import prior_share
 from paper.toys.predictives import PaperFitted
-from probity.offline.data.shifts import synthetic_shifts
-from probity.offline.laplace.posterior import posterior_precision
-from probity.offline.laplace.prior import prior_share
 
 EXAMPLES = 256  # of the training data; as many again of shifted ones
 FLOOR = 1e-10  # a pivot below this share of its weight's precision is rounding

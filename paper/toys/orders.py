@@ -4,10 +4,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from demur.offline.data.shifts import synthetic_shifts
+from demur.offline.selection.live_weights import is_live
 from paper.toys.greedy import greedy
 from paper.toys.predictives import PaperFitted
-from probity.offline.data.shifts import synthetic_shifts
-from probity.offline.selection.live_weights import is_live
 
 
 def selections(fitted: PaperFitted, sizes: list[int], greedy_sizes: list[int]) -> dict[str, dict[int, Tensor]]:

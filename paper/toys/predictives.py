@@ -13,11 +13,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from demur.offline.laplace.posterior import factor, posterior_precision
+from demur.offline.laplace.prior import prior_share
+from demur.offline.selection.candidate_weights import module_parameters, positions_of
+from demur.offline.selection.live_weights import is_live
 from paper.fitted import Fitted
-from probity.offline.laplace.posterior import factor, posterior_precision
-from probity.offline.laplace.prior import prior_share
-from probity.offline.selection.candidate_weights import module_parameters, positions_of
-from probity.offline.selection.live_weights import is_live
 
 Array = npt.NDArray[Any]
 PRIOR_PRECISION = 3.0  # "the full covariance approach presents reasonable results" with it, not with 1

@@ -22,7 +22,7 @@ Array = npt.NDArray[Any]
 R = TypeVar("R", bound=Rows)
 SLOW_SECONDS = 0.5  # of waiting, or of computing: the latency objective of the recording rules
 RATE_MEMORY = 0.8  # weight of the past in the moving average of rows a second
-log = logging.getLogger("probity")
+log = logging.getLogger("demur")
 
 
 @dataclass(frozen=True)

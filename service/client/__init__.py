@@ -1,10 +1,10 @@
 """A typed client of the native API, over httpx: `pip install '.[client]'`.
 
->>> from probity.service.client import Client
+>>> from demur.service.client import Client
 >>> with Client("http://127.0.0.1:8000") as client:
 ...     answer = client.predict([[0.5, -1.0, 2.0, 0.25]])
 
-`AsyncClient` has the same methods as coroutines. Every failure is a `ProbityError`; there is a subclass for each way to
+`AsyncClient` has the same methods as coroutines. Every failure is a `DemurError`; there is a subclass for each way to
 react.
 """
 
@@ -22,8 +22,8 @@ from .errors import (
     BadRequestError,
     ConnectionFailedError,
     DeadlineError,
+    DemurError,
     NotFoundError,
-    ProbityError,
     RefusedError,
     ServerError,
     TimedOutError,
@@ -43,13 +43,13 @@ __all__ = [
     "Clocks",
     "ConnectionFailedError",
     "DeadlineError",
+    "DemurError",
     "FeedbackResponse",
     "File",
     "Inputs",
     "ModelVersion",
     "NotFoundError",
     "PredictResponse",
-    "ProbityError",
     "Problem",
     "RefusedError",
     "RegressionPrediction",

@@ -23,7 +23,7 @@ from .calls import (
     predict_call,
 )
 from .connection import Connection
-from .errors import ProbityError
+from .errors import DemurError
 from .retrying import Clocks, Tries
 
 
@@ -124,7 +124,7 @@ class AsyncClient:
         while True:
             try:
                 return await self._try(call, tries)
-            except ProbityError as error:
+            except DemurError as error:
                 pause = tries.pause_after(error)
                 if pause is None:
                     raise

@@ -7,7 +7,7 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 
 from ..schemas import Problem
-from .errors import ProbityError, UnexpectedAnswerError, refusal
+from .errors import DemurError, UnexpectedAnswerError, refusal
 
 EXCERPT = 200
 SECONDS = re.compile(r"\d+(\.\d+)?", re.ASCII)
@@ -22,7 +22,7 @@ class Answer:
     body: bytes
 
 
-def error_of(answer: Answer, now: float) -> ProbityError:
+def error_of(answer: Answer, now: float) -> DemurError:
     """The error for this answer; `now` in seconds since 1970, for dates in its headers."""
     if answer.status < 400:
         return UnexpectedAnswerError(

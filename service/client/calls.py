@@ -34,7 +34,7 @@ class Call(Generic[T]):
         return {TIMEOUT_HEADER: f"{seconds:.6g}", **kind}
 
     def result(self, answer: Answer, now: float) -> T:
-        """The parsed answer, or raises its `ProbityError`."""
+        """The parsed answer, or raises its `DemurError`."""
         reader = self.readers.get(answer.status)
         if reader is None:
             raise error_of(answer, now)
@@ -87,7 +87,7 @@ def feedback_call(
     values are given."""
     receipt = answer if isinstance(answer, str) else answer.receipt
     if receipt is None:
-        raise ValueError("answer: found no receipt, expected one: the operator sets PROBITY_FEEDBACK_SECRET_FILE")
+        raise ValueError("answer: found no receipt, expected one: the operator sets DEMUR_FEEDBACK_SECRET_FILE")
     if (labels is None) == (values is None):
         found = "none" if labels is None else "both"
         raise ValueError(f"feedback: found {found}, expected labels of a classification, or values of a regression")

@@ -13,7 +13,7 @@ from .calls import Call, T
 from .errors import ConnectionFailedError, TimedOutError, UnexpectedAnswerError
 from .retrying import Clocks, Tries
 
-KEY_VARIABLE = "PROBITY_API_KEY"
+KEY_VARIABLE = "DEMUR_API_KEY"
 
 
 class Connection:
@@ -44,7 +44,7 @@ class Connection:
         )
 
     def result(self, call: Call[T], response: httpx.Response, body: bytes) -> T:
-        """The parsed answer, or raises its `ProbityError`."""
+        """The parsed answer, or raises its `DemurError`."""
         return call.result(Answer(response.status_code, response.headers, body), self.clocks.wall())
 
     @contextlib.contextmanager

@@ -3,13 +3,13 @@
 from ..schemas import Problem
 
 
-class ProbityError(Exception):
+class DemurError(Exception):
     """Any failure of a call. `retry_after`: the seconds after which the service asked for the next attempt."""
 
     retry_after: float | None = None
 
 
-class RefusedError(ProbityError):
+class RefusedError(DemurError):
     """The service refused the request. `problem` is its whole answer; the attributes are its fields.
 
     `status` is the HTTP status; `code` names the kind of refusal ("http": a proxy on the way refused); `detail` is for
@@ -54,7 +54,7 @@ class DeadlineError(RefusedError):
     """The deadline passed in the service: ask for less, or allow more time (504)."""
 
 
-class ConnectionFailedError(ProbityError):
+class ConnectionFailedError(DemurError):
     """No complete answer came: the service cannot be reached, or the connection broke. `__cause__` is the reason."""
 
 
@@ -62,7 +62,7 @@ class TimedOutError(ConnectionFailedError):
     """No complete answer came within the timeout: allow more time, or ask another replica."""
 
 
-class UnexpectedAnswerError(ProbityError):
+class UnexpectedAnswerError(DemurError):
     """The answer does not follow the API: the base URL is another service's, or the versions do not match."""
 
     def __init__(self, status: int | None, reason: str) -> None:

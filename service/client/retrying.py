@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from .errors import ConnectionFailedError, ProbityError, TooBusyError, UnavailableError
+from .errors import ConnectionFailedError, DemurError, TooBusyError, UnavailableError
 
 # Predictions change nothing in the service, so a request may be sent twice.
 RETRIED = (TooBusyError, UnavailableError, ConnectionFailedError)
@@ -39,7 +39,7 @@ class Tries:
         """Seconds left, always above 0."""
         return max(self._end - self._clocks.monotonic(), LEAST)
 
-    def pause_after(self, error: ProbityError) -> float | None:
+    def pause_after(self, error: DemurError) -> float | None:
         """Seconds to wait before the next attempt; None: no retry, raise the error.
 
         The wait is that of `Retry-After`, or a random share of a pause that doubles from attempt to attempt. None

@@ -24,7 +24,7 @@ from .calls import (
     predict_call,
 )
 from .connection import Connection
-from .errors import ProbityError
+from .errors import DemurError
 from .retrying import Clocks, Tries
 
 
@@ -32,7 +32,7 @@ class Client:
     """Asks one service. Use it as a context manager, or `close` it; threads may share it.
 
     * `base_url`: where the service is, such as `http://127.0.0.1:8000`; a path is kept.
-    * `api_key`: sent as `Authorization: Bearer`; without one, that of the environment variable `PROBITY_API_KEY`;
+    * `api_key`: sent as `Authorization: Bearer`; without one, that of the environment variable `DEMUR_API_KEY`;
       an empty one: none.
     * `timeout`: seconds for a call, with all attempts and pauses, unless the call names its own. A server that sends
       the head of its answer byte by byte may hold a call longer; `AsyncClient` bounds that too.
@@ -44,7 +44,7 @@ class Client:
     As with httpx, the environment's proxies (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`) are used for loopback addresses
     too, unless `NO_PROXY` names them; with a `transport` they are not used.
 
-    Raises `ValueError` for arguments that cannot work. Every call raises `ProbityError`: `RefusedError` where the
+    Raises `ValueError` for arguments that cannot work. Every call raises `DemurError`: `RefusedError` where the
     service refused, `ConnectionFailedError` where no whole answer came in time, `UnexpectedAnswerError` for any other.
     """
 
@@ -82,7 +82,7 @@ class Client:
         rejected, where the operator lets requests choose it. `detail="full"`: every field, of all classes; `top`: of
         how many classes, the most probable first. `timeout` is for the whole call, and is sent to the service.
 
-        Raises `ProbityError`; before anything is sent, `TypeError` or `ValueError` for what is no array of numbers, for
+        Raises `DemurError`; before anything is sent, `TypeError` or `ValueError` for what is no array of numbers, for
         a version without a model, and for a timeout that is not above 0.
         """
         return self._ask(predict_call(inputs, Asked(model, version, false_reject_rate, detail, top)), timeout)
@@ -118,29 +118,29 @@ class Client:
         regression's true values, or a list of one for each output; either in the order of the request, with None where
         the truth is not known.
 
-        Raises `ProbityError`; `NotFoundError` where the model that answered is not served any more. Before anything is
+        Raises `DemurError`; `NotFoundError` where the model that answered is not served any more. Before anything is
         sent, `ValueError` for an answer without a receipt, and unless either labels or values are given.
         """
         return self._ask(feedback_call(answer, labels, values), timeout)
 
     def ready(self) -> bool:
-        """Whether requests are welcome; False while starting and draining. Raises `ProbityError` without an answer."""
+        """Whether requests are welcome; False while starting and draining. Raises `DemurError` without an answer."""
         return self._ask(health_call("ready"))
 
     def live(self) -> bool:
-        """Whether the process can do its work. Raises `ProbityError` without an answer."""
+        """Whether the process can do its work. Raises `DemurError` without an answer."""
         return self._ask(health_call("live"))
 
     def models(self) -> list[ModelVersion]:
-        """Every loaded version of every model. Raises `ProbityError`."""
+        """Every loaded version of every model. Raises `DemurError`."""
         return self._ask(models_call())
 
     def card(self, model: str | None = None, version: str | None = None) -> dict[str, Any]:
-        """The model's card: its bundle's manifest and digest. Raises `ProbityError`; `NotFoundError` without such."""
+        """The model's card: its bundle's manifest and digest. Raises `DemurError`; `NotFoundError` without such."""
         return self._ask(card_call(model, version))
 
     def metrics(self) -> str:
-        """The metrics, in the form that Prometheus reads. Raises `ProbityError`."""
+        """The metrics, in the form that Prometheus reads. Raises `DemurError`."""
         return self._ask(metrics_call())
 
     def close(self) -> None:
@@ -160,7 +160,7 @@ class Client:
         while True:
             try:
                 return self._try(call, tries)
-            except ProbityError as error:
+            except DemurError as error:
                 pause = tries.pause_after(error)
                 if pause is None:
                     raise

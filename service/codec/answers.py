@@ -43,7 +43,7 @@ class View:
 def predictions_json(
     prediction: Prediction | PlainPrediction, decision: Decision, view: View | None = None
 ) -> list[Json]:
-    """One JSON object an example, as `probity.service.schemas` describes them; `decision` has decided."""
+    """One JSON object an example, as `demur.service.schemas` describes them; `decision` has decided."""
     task, view = decision.manifest.task, view or View(top=usual_top(decision.manifest.outputs))
     names = view.fields or list(USUAL[task])
     columns, known = _Columns(prediction, decision, view), FIELDS[task]

@@ -1,6 +1,6 @@
 """Recognise the environment variables that Kubernetes sets for every Service of a namespace ("service links").
 
-A Service named `probity-digits` gives each pod `PROBITY_DIGITS_SERVICE_HOST`, `PROBITY_DIGITS_PORT_8000_TCP_ADDR` and
+A Service named `demur-digits` gives each pod `DEMUR_DIGITS_SERVICE_HOST`, `DEMUR_DIGITS_PORT_8000_TCP_ADDR` and
 so on: variables with the prefix of the settings that no operator set. Names and values are those of
 https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables.
 """

@@ -15,7 +15,7 @@ from pathlib import Path
 from itsdangerous import BadSignature, TimestampSigner
 from itsdangerous.encoding import base64_decode, base64_encode
 
-SALT = b"probity feedback receipt, version 1"  # a signature for another purpose, or of another form, is none here
+SALT = b"demur feedback receipt, version 1"  # a signature for another purpose, or of another form, is none here
 DIGEST_BYTES = 8  # tells the bundles of one service apart; nobody else can make a receipt
 # Without a nonce, equal answers to different requests of the same second would have one receipt, and count once.
 NONCE_BYTES = 6
@@ -48,7 +48,7 @@ class Receipt:
 def read_secrets(file: Path) -> list[bytes]:
     """The secrets in the file, one a line; raises `SecretFileError`."""
     expected = f"expected a secret of at least {LEAST_SECRET_BYTES} bytes in each line; write one with `openssl rand"
-    expected += f" -hex {LEAST_SECRET_BYTES} > FILE`, and name it in PROBITY_FEEDBACK_SECRET_FILE"
+    expected += f" -hex {LEAST_SECRET_BYTES} > FILE`, and name it in DEMUR_FEEDBACK_SECRET_FILE"
     try:
         with open(file, "rb") as stream:
             data = stream.read(MOST_FILE_BYTES + 1)
@@ -95,6 +95,6 @@ class ReceiptSigner:
             raise ReceiptError(f"{found}, {expected}") from None
         # A receipt from the future is another replica's whose clock is ahead.
         if (age := self._now() - signed_at.timestamp()) > self._max_age:
-            limit = f"{self._max_age:g} s at most (PROBITY_FEEDBACK_MAX_AGE_SECONDS)"
+            limit = f"{self._max_age:g} s at most (DEMUR_FEEDBACK_MAX_AGE_SECONDS)"
             raise ReceiptError(f"{found}, which is {age:.0f} s old, expected {limit}")
         return opened

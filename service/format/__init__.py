@@ -1,1 +1,1 @@
-"""The parts of the bundle's format. Import them through `probity.service.bundle`."""
+"""The parts of the bundle's format. Import them through `demur.service.bundle`."""

@@ -1,4 +1,4 @@
-"""The folder of a bundle on disk: read safely, published atomically. `probity.service.bundle` knows the files'
+"""The folder of a bundle on disk: read safely, published atomically. `demur.service.bundle` knows the files'
 content."""
 
 import contextlib
@@ -320,7 +320,7 @@ def with_folder(path: Path, read: Callable[[Folder], T]) -> T:
             handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            found, remedy = f"no such folder ({reason})", "give the path of a bundle written by `probity fit`"
+            found, remedy = f"no such folder ({reason})", "give the path of a bundle written by `demur fit`"
             if isinstance(error, PermissionError):
                 found, remedy = f"cannot be read ({reason})", "let the user of this process read the folder"
             raise BundleError(f"{path!s:.500}", found, remedy) from None

@@ -67,7 +67,7 @@ class Manifest(Part):
     libraries: dict[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     files: dict[str, FileEntry] = field(default_factory=dict)
-    format: Literal["probity-bundle"] = "probity-bundle"
+    format: Literal["demur-bundle"] = "demur-bundle"
     format_version: str = FORMAT_VERSION
 
     def __post_init__(self) -> None:

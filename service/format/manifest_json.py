@@ -33,8 +33,8 @@ def manifest_from_json(data: Any) -> Manifest:
     A field of the wrong type, a missing field, and an unknown field raise `ManifestError`; unknown fields of a later
     minor version are ignored.
     """
-    if not isinstance(data, dict) or data.get("format") != "probity-bundle":
-        raise ManifestError("format: expected 'probity-bundle' at the top of the manifest; is this a bundle?")
+    if not isinstance(data, dict) or data.get("format") != "demur-bundle":
+        raise ManifestError("format: expected 'demur-bundle' at the top of the manifest; is this a bundle?")
     later = _is_later(data.get("format_version"))
     _check_plain(data, "", MAX_DEPTH)
     try:

@@ -1,4 +1,4 @@
-"""The parts of a manifest other than its input. `probity.service.format.manifest` combines them.
+"""The parts of a manifest other than its input. `demur.service.format.manifest` combines them.
 
 A bound in a field's annotation is checked when a manifest is read or written, one in `__post_init__` always.
 `service/BUNDLE.md` is the normative text.

@@ -31,7 +31,7 @@ def model_card(manifest: Manifest) -> str:
 def _metadata(manifest: Manifest) -> str:
     tags = ["uncertainty", "laplace-approximation", "out-of-distribution", "onnx", manifest.task]
     pipeline = _pipeline(manifest)
-    lines = ["---", "library_name: probity", *(() if pipeline is None else (f"pipeline_tag: {pipeline}",)), "tags:"]
+    lines = ["---", "library_name: demur", *(() if pipeline is None else (f"pipeline_tag: {pipeline}",)), "tags:"]
     return "\n".join([*lines, *(f"- {tag}" for tag in tags), "---"])
 
 
@@ -52,7 +52,7 @@ def _what_it_is(manifest: Manifest) -> str:
     return (
         f"# {_plain(manifest.name)}, version {_plain(manifest.version)}\n\n"
         f"A {kind} {counted}{_names(manifest)} that says how sure it is, and rejects inputs unlike those that it was "
-        "trained on. It is a bundle of Probity: a network in ONNX with a Laplace posterior over "
+        "trained on. It is a bundle of Demur: a network in ONNX with a Laplace posterior over "
         f"{manifest.subnetwork_size:,} of its {manifest.parameter_count:,} weights (Daxberger et al., 2021)."
     )
 
@@ -70,10 +70,10 @@ def _use(manifest: Manifest) -> str:
     return (
         "## Use\n\n"
         "```sh\n"
-        "probity serve hf://OWNER/NAME    # this repository, or a folder that holds its files\n"
+        "demur serve hf://OWNER/NAME    # this repository, or a folder that holds its files\n"
         "```\n\n"
         "```python\n"
-        "from probity import Predictor\n\n"
+        "from demur import Predictor\n\n"
         'predictor = Predictor.from_pretrained("OWNER/NAME")\n'
         f"prediction = predictor.predict(inputs)    # n x {shape}, {manifest.input.dtype}\n"
         f"prediction.{'mean' if manifest.task == 'regression' else 'probabilities'}, prediction.rejected\n"

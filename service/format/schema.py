@@ -1,4 +1,4 @@
-"""`python -m probity.service.format.schema`: write the JSON Schema of manifest.json to `service/bundle.schema.json`."""
+"""`python -m demur.service.format.schema`: write the JSON Schema of manifest.json to `service/bundle.schema.json`."""
 
 import inspect
 import json
@@ -24,7 +24,7 @@ def manifest_schema() -> dict[str, Any]:
     schema["properties"][SEAL] = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
     schema["required"].append(SEAL)
     schema["properties"]["format_version"]["const"] = FORMAT_VERSION
-    draft, title = "https://json-schema.org/draft/2020-12/schema", f"Probity bundle, manifest.json {FORMAT_VERSION}"
+    draft, title = "https://json-schema.org/draft/2020-12/schema", f"Demur bundle, manifest.json {FORMAT_VERSION}"
     return {"$schema": draft, **schema, "title": title}
 
 

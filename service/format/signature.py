@@ -1,4 +1,4 @@
-"""The form of signature.json. Checking a signature needs cryptography: see `probity.service.security.signing`."""
+"""The form of signature.json. Checking a signature needs cryptography: see `demur.service.security.signing`."""
 
 import base64
 import json
@@ -12,7 +12,7 @@ from .files import BundleError
 ALGORITHM = "ed25519"
 SIGNATURE_BYTES = 64
 MAX_FILE_BYTES = 4096
-REMEDY = "sign the bundle again with `probity sign`, or remove the file"
+REMEDY = "sign the bundle again with `demur sign`, or remove the file"
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import asyncio
 
 from starlette.types import Scope
 
-ARRIVAL = "probity.arrival"
+ARRIVAL = "demur.arrival"
 
 
 def arrived_at(scope: Scope) -> float:

@@ -14,7 +14,7 @@ from starlette.types import Scope
 
 from ..batching.errors import CancelledWhileSlow
 
-EXTENSION = "probity.disconnect"
+EXTENSION = "demur.disconnect"
 Callback = Callable[[], None]
 
 

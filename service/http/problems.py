@@ -1,4 +1,4 @@
-"""RFC 9457 problem details: the form of every error response. `probity.service.http.errors` maps exceptions to them."""
+"""RFC 9457 problem details: the form of every error response. `demur.service.http.errors` maps exceptions to them."""
 
 import json
 from collections.abc import Mapping

@@ -8,7 +8,7 @@ from starlette.requests import HTTPConnection
 from ..batching import Answered
 from ..models.served import AnyPrediction, ServedModel
 
-STEPS = "probity.steps"
+STEPS = "demur.steps"
 
 
 @dataclass(slots=True)

@@ -107,13 +107,13 @@ def _attributes(scope: Scope, route: str | None, status: int, steps: Steps) -> d
         "url.scheme": scope["scheme"],
         "network.protocol.version": scope["http_version"],
         "client.address": client[0] if client else None,
-        "probity.request_id": current_id(),
-        "probity.model": None if model is None else model.name,
-        "probity.version": None if model is None else model.version,
-        "probity.rows": steps.rows,
+        "demur.request_id": current_id(),
+        "demur.model": None if model is None else model.name,
+        "demur.version": None if model is None else model.version,
+        "demur.rows": steps.rows,
     }
     if answer is not None:
-        found["probity.degraded"] = answer.degraded
+        found["demur.degraded"] = answer.degraded
         if isinstance(answer.result, Prediction):
-            found["probity.rejected"] = int(answer.result.rejected.sum())
+            found["demur.rejected"] = int(answer.result.rejected.sum())
     return {name: value for name, value in found.items() if value is not None}

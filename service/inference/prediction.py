@@ -43,7 +43,7 @@ class Prediction:
     the example holds values far outside.
     leading (B,) int, with a score made of several: the place of the component that it is mainly made of.
     added_variance (B,), where the bundle has added weights: the part of each output's variance that is theirs; of a
-    regression, divided by r_k^2 (`probity.service.maths.predictive.noise_ratios`). names (K): of the classes, labels or
+    regression, divided by r_k^2 (`demur.service.maths.predictive.noise_ratios`). names (K): of the classes, labels or
     values.
     """
 
@@ -79,14 +79,14 @@ class Prediction:
         return found
 
     def to_frame(self, index: Any = None) -> Any:
-        """The predictions as a pandas `DataFrame`, in the columns of `probity score`; `index`: that of the frame.
+        """The predictions as a pandas `DataFrame`, in the columns of `demur score`; `index`: that of the frame.
 
         Needs pandas; raises `ImportError` without.
         """
         try:
             import pandas as pd
         except ImportError:
-            raise ImportError("to_frame needs pandas: in a checkout of Probity, pip install '.[frames]'") from None
+            raise ImportError("to_frame needs pandas: in a checkout of Demur, pip install '.[frames]'") from None
         if index is not None and len(index) != len(self):
             raise ValueError(f"index: found {len(index)} labels, expected one for each of the {len(self)} predictions")
         return pd.DataFrame(self._columns(), index=index)

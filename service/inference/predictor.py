@@ -91,7 +91,7 @@ class Predictor:
         `az://`, `oci://`).
 
         revision: a branch, a tag or a commit on the Hub. cache_dir: where what is fetched is kept; by default
-        `PROBITY_CACHE_DIR`, or `~/.cache/probity`. options: those of `load`. Raises `BundleError`.
+        `DEMUR_CACHE_DIR`, or `~/.cache/demur`. options: those of `load`. Raises `BundleError`.
         """
         return cls.load(pretrained(name, revision, None if cache_dir is None else Path(cache_dir)), **options)
 

@@ -1,7 +1,7 @@
 """A test, while labels come, of whether predictions are still as accurate as expected. Pure Python.
 
 The hypothesis is that each labelled prediction is wrong with a probability of at most e = 1 - accuracy, whatever came
-before. A test martingale (`probity.service.maths.martingale`) is the evidence against it. Component j takes the odds to
+before. A test martingale (`demur.service.maths.martingale`) is the evidence against it. Component j takes the odds to
 be r_j times as bad: an error e_t in [0, 1] multiplies it by
 
     (1 + (r_j - 1) e_t) / (1 + (r_j - 1) e),

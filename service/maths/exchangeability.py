@@ -1,6 +1,6 @@
 """A test, while requests come, of whether their scores are exchangeable with the calibration scores.
 
-The evidence of drift is the mean of two test martingales (`probity.service.maths.martingale`). One is of conformal
+The evidence of drift is the mean of two test martingales (`demur.service.maths.martingale`). One is of conformal
 p-values, which are independent and uniform as long as scores are exchangeable (Vovk, Nouretdinov and Gammerman,
 "Testing exchangeability on-line", ICML 2003), the other of how many scores lie above the largest of the calibration
 data.

@@ -1,4 +1,4 @@
-"""One score made of several, by how surprising each one is (`probity.service.maths.score_distribution`). Pure NumPy,
+"""One score made of several, by how surprising each one is (`demur.service.maths.score_distribution`). Pure NumPy,
 float64.
 
     fused:     t = sum_j w_j u_j(s_j),   w_j > 0, sum_j w_j = 1
@@ -8,7 +8,7 @@ With equal weights and independent scores, the sum is Fisher's statistic (1925);
 little of. The largest lets either alone suffice: in a sum, scores that find nothing hide the one that does. `least`,
 l_j, is where a score begins to count: one that tells far inputs, and near ones worse than the others do, counts only
 where it is clear. Nothing here takes the scores to be independent: t is one fixed function of an input, so its
-conformal p-value (`probity.service.maths.rejection`) is valid where other examples chose F_j and w_j.
+conformal p-value (`demur.service.maths.rejection`) is valid where other examples chose F_j and w_j.
 """
 
 import functools

@@ -26,9 +26,9 @@ class ClassOutcomes:
     """A classification's outcomes.
 
     calibration: of the examples that set the threshold; set_scores: their true classes' scores for prediction sets
-    (`probity.service.maths.prediction_sets`), (n,), in the order of the calibration scores. tuning: of other examples,
+    (`demur.service.maths.prediction_sets`), (n,), in the order of the calibration scores. tuning: of other examples,
     by which anything may be chosen; None where there are none. confidences: the probabilities of the calibration
-    examples' answers to be right (`probity.service.maths.estimated_accuracy`), (n,); None where they are not known.
+    examples' answers to be right (`demur.service.maths.estimated_accuracy`), (n,); None where they are not known.
     """
 
     calibration: Verdicts

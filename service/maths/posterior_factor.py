@@ -1,6 +1,6 @@
 """The posterior over the chosen weights, which gives the variance of the outputs. Pure NumPy.
 
-The formula is in `probity.service.maths.predictive`, the storage in `probity.service.format.posterior_tensors`.
+The formula is in `demur.service.maths.predictive`, the storage in `demur.service.format.posterior_tensors`.
 """
 
 from dataclasses import dataclass

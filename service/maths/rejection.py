@@ -3,7 +3,7 @@
 A score is larger the less an input resembles the calibration data. Its conformal p-value,
 (1 + #{calibration score >= score}) / (n + 1), is valid for any score when the calibration data are
 exchangeable with new in-distribution data (Vovk et al., 2005): rejecting at p <= alpha falsely rejects at
-most a share alpha of them. The scores are in `probity.service.maths.scores`.
+most a share alpha of them. The scores are in `demur.service.maths.scores`.
 """
 
 import functools

@@ -1,6 +1,6 @@
 """What out-of-distribution scores are made of: outputs, variances, probabilities, feature scores. Pure NumPy, float64.
 
-Symbols as in `probity.service.maths.scores`.
+Symbols as in `demur.service.maths.scores`.
 """
 
 import functools
@@ -21,7 +21,7 @@ NO_FEATURES: Mapping[str, Array] = MappingProxyType({})
 @dataclass(frozen=True)
 class ClassOutputs:
     """What a classification's scores are made of: mean, variance (B, K), probabilities (2, B, K) with and without the
-    posterior, as `probity.service.maths.predictive.class_probabilities` gives them, and the temperature.
+    posterior, as `demur.service.maths.predictive.class_probabilities` gives them, and the temperature.
 
     features: the feature scores that the graph computes, (B,) each, by name; none by default.
     """

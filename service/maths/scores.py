@@ -6,7 +6,7 @@ c the most probable class of p, H the entropy; of a regression sigma_k the noise
 mean, r_k = sigma_k / sigma.
 
 The feature score `distance` comes from the graph, which computes it from the network's own activations
-(`probity.offline.features.added_weights`).
+(`demur.offline.features.added_weights`).
 """
 
 from collections.abc import Callable

@@ -13,7 +13,7 @@ from ..remote.pull import pull
 from ..settings import Settings
 from .loading import verifier
 
-log = logging.getLogger("probity")
+log = logging.getLogger("demur")
 
 
 def fetch_bundles(settings: Settings) -> None:

@@ -26,7 +26,7 @@ LONG_SECONDS, SHORT_ATTEMPTS = 0.02, 2
 # Under load a thread waits as long for Python's lock, and the processor works twice as long for a request.
 QUICK_SECONDS, QUICK_ROWS, QUICK_ATTEMPTS = 0.0005, (1, 2, 4, 8, 16), 10
 REPLACED_TRIES, NAMED = 5, 10
-log = logging.getLogger("probity")
+log = logging.getLogger("demur")
 
 
 def load_predictor(folder: Path, settings: Settings, trials: Trials) -> Predictor:
@@ -97,7 +97,7 @@ def _warn_of_shared_thresholds(predictor: Predictor) -> None:
     if isinstance(rules, ClassRules) and len(rules.shared):
         names = predictor.manifest.labels
         log.warning(
-            "%s: PROBITY_REJECT_BY_CLASS: %d of %d classes share a threshold, some having few held-out examples; the "
+            "%s: DEMUR_REJECT_BY_CLASS: %d of %d classes share a threshold, some having few held-out examples; the "
             "rate holds among those that share one together: %s",
             printable(str(predictor.path)),
             len(rules.shared),
@@ -118,7 +118,7 @@ def load_named(settings: Settings) -> list[Predictor]:
     Bundles in `models` are loaded later, and a bad one is only logged.
     """
     if not settings.bundle and settings.models is None:
-        raise BundleError("PROBITY_BUNDLE", "no bundle given", "name a folder, or set PROBITY_BUNDLE or PROBITY_MODELS")
+        raise BundleError("DEMUR_BUNDLE", "no bundle given", "name a folder, or set DEMUR_BUNDLE or DEMUR_MODELS")
     if settings.models is not None and not settings.models.is_dir():
         raise BundleError(settings.models, "found no such folder", "name one whose subfolders are bundles")
     if settings.models is not None:
@@ -129,8 +129,8 @@ def load_named(settings: Settings) -> list[Predictor]:
     _refuse_duplicates(loaded)
     names = [one.manifest.name for one in loaded]
     if settings.default_model is not None and settings.models is None and settings.default_model not in names:
-        found = f"found PROBITY_DEFAULT_MODEL={settings.default_model!r:.100}, expected one of {', '.join(names)}"
-        raise BundleError("PROBITY_DEFAULT_MODEL", found, "name a model that is served")
+        found = f"found DEMUR_DEFAULT_MODEL={settings.default_model!r:.100}, expected one of {', '.join(names)}"
+        raise BundleError("DEMUR_DEFAULT_MODEL", found, "name a model that is served")
     return loaded
 
 
@@ -139,7 +139,7 @@ def _check_versions(models: Path) -> None:
     try:
         read_versions(models)
     except VersionsFileError as error:
-        raise BundleError(models / VERSIONS_FILE, str(error), "write it with `probity pin`, or remove it") from None
+        raise BundleError(models / VERSIONS_FILE, str(error), "write it with `demur pin`, or remove it") from None
 
 
 def _refuse_duplicates(loaded: list[Predictor]) -> None:

@@ -114,7 +114,7 @@ class ModelMetrics:
         """Remove every series, so that versions that came and went do not pile up.
 
         With several processes the series are in files, and a scrape leaves them out:
-        `probity.service.monitoring.exposition`.
+        `demur.service.monitoring.exposition`.
         """
         if several_processes():
             return

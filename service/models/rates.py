@@ -29,9 +29,7 @@ class RateBounds:
         if rate is None:
             return own
         if self.allowed is None:
-            raise RateError(
-                rate, "none: this service sets the rate (PROBITY_REQUESTED_RATES would let requests choose)"
-            )
+            raise RateError(rate, "none: this service sets the rate (DEMUR_REQUESTED_RATES would let requests choose)")
         low, high = self.allowed
         if not low <= rate <= high:
             raise RateError(rate, f"{low:g} to {high:g}, as this service allows")

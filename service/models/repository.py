@@ -21,7 +21,7 @@ from .versions_file import VERSIONS_FILE, Pinned, VersionsFileError, read_versio
 MAX_MISSED_SCANS = 2
 # Bundles tried at the same time, so that one that hangs does not delay the others.
 LOADS_AT_ONCE = 2
-log = logging.getLogger("probity")
+log = logging.getLogger("demur")
 Required = Literal["named", "all", "any"]
 
 

@@ -22,7 +22,7 @@ from .rates import RateBounds
 
 Array = npt.NDArray[Any]
 AnyPrediction = Prediction | PlainPrediction
-log = logging.getLogger("probity")
+log = logging.getLogger("demur")
 
 
 class ServedModel:

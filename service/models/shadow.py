@@ -34,7 +34,7 @@ ARRAYS = 6  # at most, that an answer has of so many numbers an example as the n
 GATHER_SECONDS = 1.0
 END_SECONDS = 2.0
 RETRY_SECONDS = 30.0  # a process that ended by itself is not started again sooner after its start
-log = logging.getLogger("probity")
+log = logging.getLogger("demur")
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Shadow:
         lost = metrics.shadow_lost.labels(*model)
         what = printable(f"Examples for the shadow {choice.name} version {choice.version}")
         self._thread = BackgroundThread(
-            "probity-shadow", what, lost, self._compare, GATHER_SECONDS, full="it is too slow for its share"
+            "demur-shadow", what, lost, self._compare, GATHER_SECONDS, full="it is too slow for its share"
         )
         self._lost, self._refused = lost, ""
         self._child: _Child | None = None
@@ -184,7 +184,7 @@ def _incomparable(model: ServedModel, shadow: ServedModel) -> str:
     if (one.task, one.outputs) != (other.task, other.outputs):
         what = f"{other.task} with {other.outputs} outputs and not {one.task} with {one.outputs}"
     elif one.input != other.input:
-        what = "other inputs or another preprocessing: compare them with `probity compare`"
+        what = "other inputs or another preprocessing: compare them with `demur compare`"
     else:
         return ""
     return f"the shadow {shadow.name} version {shadow.version} is not compared: it has {what}"

@@ -1,8 +1,8 @@
-"""`python -m probity.service.models.trial_process`: load one bundle and predict with it, in a process that may hang or
+"""`python -m demur.service.models.trial_process`: load one bundle and predict with it, in a process that may hang or
 crash.
 
 Standard input holds a `Task` as one JSON object; standard output receives the verdict as one JSON line: the bundle's
-`digest`, or `file`, `problem` and `remedy` as in `BundleError`. The other side is `probity.service.models.trials`.
+`digest`, or `file`, `problem` and `remedy` as in `BundleError`. The other side is `demur.service.models.trials`.
 """
 
 import contextlib

@@ -30,7 +30,7 @@ class AuditTrail:
 
     def __init__(self, file: RotatedFile | StandardOutput, lost: Counter) -> None:
         self._file = file
-        self._thread = BackgroundThread("probity-audit", "Lines of the audit trail", lost, self._write)
+        self._thread = BackgroundThread("demur-audit", "Lines of the audit trail", lost, self._write)
 
     def start(self) -> None:
         """Begin to write."""

@@ -34,7 +34,7 @@ class RotatedFile:
         except OSError as error:
             raise AuditFileError(
                 f"{path}: cannot be written ({error.strerror}), expected a file in a folder that exists and that the "
-                "service may write to; check PROBITY_AUDIT_FILE"
+                "service may write to; check DEMUR_AUDIT_FILE"
             ) from None
 
     def append(self, lines: bytes) -> None:

@@ -17,7 +17,7 @@ BATCH, BATCH_NUMBERS = 100, 200_000  # what is written at once, but for a single
 GATHER_SECONDS = 0.05
 END_SECONDS = 5.0
 T = TypeVar("T")
-log = logging.getLogger("probity")
+log = logging.getLogger("demur")
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from prometheus_client.samples import Sample
 
 from .metrics import FINISHING, SERVING, SHARED_FOLDER, Metrics, several_processes
 
-INFO = "probity_model_info"
+INFO = "demur_model_info"
 OPENMETRICS, VERSION = "application/openmetrics-text", "1.0.0"
 COUNT = "_count"
 CREATED = "_created"  # when a series began: a quarter of all lines, which nothing here reads
@@ -81,7 +81,7 @@ class ServedModels(Collector):
     """The files of all worker processes, without models that none of them serves.
 
     Nothing can be removed from those files. So each process writes there which models it serves
-    (`probity_model_info`), and a scrape leaves out the rest: a model's `descriptions` once no process serves it, its
+    (`demur_model_info`), and a scrape leaves out the rest: a model's `descriptions` once no process serves it, its
     counts once no process answers its requests.
     """
 

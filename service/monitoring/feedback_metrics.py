@@ -11,7 +11,7 @@ class FeedbackMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         def counter(name: str, text: str, label: str) -> Counter:
-            return Counter(f"probity_{name}", text, (*MODEL, label), registry=registry)
+            return Counter(f"demur_{name}", text, (*MODEL, label), registry=registry)
 
         self.examples = counter("feedback_examples", "Examples whose label came, by what was decided.", "decision")
         self.correct = counter("feedback_correct", "Examples whose label shows the answer to be right.", "decision")
@@ -27,14 +27,14 @@ class FeedbackMetrics:
         # Each process shows its own test's value divided by the number of processes: the sum over them is the mean,
         # which reaches 100 without cause with a probability of 1 % at most. The largest of M would with up to M %.
         self.martingale = Gauge(
-            "probity_accuracy_martingale",
+            "demur_accuracy_martingale",
             "Test martingale, 1 at the start: evidence that answers are less accurate than expected.",
             MODEL,
             registry=registry,
             multiprocess_mode="livesum",
         )
         self.expected = Gauge(
-            "probity_expected_accuracy",
+            "demur_expected_accuracy",
             "What the accepted should reach at least: certified, or of held-out data.",
             MODEL,
             registry=registry,

@@ -1,7 +1,7 @@
 """The service's Prometheus metrics. The registry is an argument; nothing is registered globally.
 
 Every metric can be summed over worker processes (`PROMETHEUS_MULTIPROC_DIR`): gauges that are counts add up, those that
-describe a model agree. `probity.service.monitoring.exposition` renders them.
+describe a model agree. `demur.service.monitoring.exposition` renders them.
 """
 
 import functools
@@ -193,19 +193,19 @@ class Metrics:
         self.shadow_lost = self._counter("shadow_lost", "Answers that a shadow could not predict.", *MODEL)
 
     def _counter(self, name: str, help_text: str, *labels: str) -> Counter:
-        return Counter(f"probity_{name}", help_text, labels, registry=self.registry)
+        return Counter(f"demur_{name}", help_text, labels, registry=self.registry)
 
     def _gauge(self, name: str, help_text: str, *labels: str) -> Gauge:
-        return Gauge(f"probity_{name}", help_text, labels, registry=self.registry, multiprocess_mode="livemax")
+        return Gauge(f"demur_{name}", help_text, labels, registry=self.registry, multiprocess_mode="livemax")
 
     def _sum_over_workers(self, name: str, help_text: str, *labels: str) -> Gauge:
-        return Gauge(f"probity_{name}", help_text, labels, registry=self.registry, multiprocess_mode="livesum")
+        return Gauge(f"demur_{name}", help_text, labels, registry=self.registry, multiprocess_mode="livesum")
 
     def _histogram(self, name: str, help_text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
-        return Histogram(f"probity_{name}", help_text, labels, buckets=buckets, registry=self.registry)
+        return Histogram(f"demur_{name}", help_text, labels, buckets=buckets, registry=self.registry)
 
     def _of_model(self, name: str, help_text: str, bounds: tuple[float, ...]) -> ArrayHistogram:
-        return ArrayHistogram(f"probity_{name}", help_text, MODEL, bounds, self.registry)
+        return ArrayHistogram(f"demur_{name}", help_text, MODEL, bounds, self.registry)
 
     def _deviation(self, name: str, quantity: str) -> ArrayHistogram:
         """Of a quantity whose unit and size differ from model to model."""

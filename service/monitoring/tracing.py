@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
 from prometheus_client import CollectorRegistry, Counter
 
-log = logging.getLogger("probity")
+log = logging.getLogger("demur")
 
 
 class Tracing:
@@ -25,10 +25,10 @@ class Tracing:
 
     def __init__(self, version: str, made: Counter, sent: Counter) -> None:
         """version: the service's. Starts a thread, which sends the spans."""
-        named = Resource.create({"service.name": "probity", "service.version": version})
+        named = Resource.create({"service.name": "demur", "service.version": version})
         self._provider = TracerProvider(resource=named.merge(OTELResourceDetector().detect()), shutdown_on_exit=False)
         self._provider.add_span_processor(_CountingProcessor(_CountingExporter(sent), made))
-        self.tracer = self._provider.get_tracer("probity", version)
+        self.tracer = self._provider.get_tracer("demur", version)
 
     @classmethod
     def check(cls, version: str) -> None:
@@ -49,7 +49,7 @@ class Tracing:
             with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
                 loop.call_soon_threadsafe(closed.set)
 
-        threading.Thread(target=close, name="probity-traces", daemon=True).start()
+        threading.Thread(target=close, name="demur-traces", daemon=True).start()
         try:
             async with asyncio.timeout(seconds):
                 await closed.wait()

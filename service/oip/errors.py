@@ -1,4 +1,4 @@
-"""Errors of requests, beside `probity.service.codec.decoding.NotJson` and `probity.service.codec.arrays.InputError`."""
+"""Errors of requests, beside `demur.service.codec.decoding.NotJson` and `demur.service.codec.arrays.InputError`."""
 
 from ..codec.arrays import InputError
 

@@ -1,4 +1,4 @@
-"""JSON -> the pydantic models of `probity.service.oip.schemas`; what does not fit is a `RequestError` that names the
+"""JSON -> the pydantic models of `demur.service.oip.schemas`; what does not fit is a `RequestError` that names the
 place."""
 
 import codecs

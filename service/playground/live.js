@@ -59,9 +59,9 @@ export class Live {
     const { name, version } = this.card;
     const own = (metric) => (metrics.get(metric) ?? []).filter(({ labels }) => labels.model === name && labels.version === version);
     const sum = (samples) => samples.reduce((total, { value }) => total + value, 0);
-    const requests = sum((metrics.get("probity_http_requests_total") ?? []).filter(({ labels }) => labels.method === "POST"));
-    const answered = sum(own("probity_predictions_total"));
-    const rejected = sum(own("probity_rejections_total"));
+    const requests = sum((metrics.get("demur_http_requests_total") ?? []).filter(({ labels }) => labels.method === "POST"));
+    const answered = sum(own("demur_predictions_total"));
+    const rejected = sum(own("demur_rejections_total"));
     const rate = this.#before && seconds > this.#before.seconds ? (requests - this.#before.requests) / (seconds - this.#before.seconds) : 0;
     this.#before = { requests, seconds };
     const tiles = {
@@ -69,17 +69,17 @@ export class Live {
       "Examples answered": answered.toLocaleString("en"),
       "Rejected": answered ? `${short((100 * rejected) / answered)} %` : "–",
       "Median latency": this.#median(metrics),
-      "Evidence of drift since the last alarm": own("probity_drift_evidence").length ? `${short(10 ** sum(own("probity_drift_evidence")))} : 1` : "–",
-      "Drift alarms": String(sum(own("probity_drift_alarms_total"))),
+      "Evidence of drift since the last alarm": own("demur_drift_evidence").length ? `${short(10 ** sum(own("demur_drift_evidence")))} : 1` : "–",
+      "Drift alarms": String(sum(own("demur_drift_alarms_total"))),
     };
     this.tiles.replaceChildren(...Object.entries(tiles).map(([title, value]) => element("div", {}, element("dt", {}, title), element("dd", {}, value))));
-    this.#bars(own("probity_ood_p_value_bucket"));
+    this.#bars(own("demur_ood_p_value_bucket"));
   }
 
   // Of the predictions' routes, by linear interpolation within a bucket.
   #median(metrics) {
     const totals = new Map();
-    for (const { labels, value } of metrics.get("probity_http_request_duration_seconds_bucket") ?? []) {
+    for (const { labels, value } of metrics.get("demur_http_request_duration_seconds_bucket") ?? []) {
       if (!labels.route.endsWith("predict") && !labels.route.endsWith("infer")) continue;
       const end = Number(labels.le.replace("+Inf", "Infinity"));
       totals.set(end, (totals.get(end) ?? 0) + value);

@@ -49,7 +49,7 @@ async function start() {
   const [card, reference] = await Promise.all([service.card(), service.reference()]);
   find("page").hidden = false;
   find("model").textContent = `${card.name}, version ${card.version}: ${card.task}`;
-  document.title = `${card.name} – Probity playground`;
+  document.title = `${card.name} – Demur playground`;
   const answer = new Answer(find("answer"), card, reference.scores);
   let asked = null;
   let slow = 0;

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 # How long writing the last lines of the log may take: their reader may have stopped reading.
 FLUSH_SECONDS = 1.0
-log = logging.getLogger("probity")
+log = logging.getLogger("demur")
 
 
 def exit_now(status: int) -> None:

@@ -180,14 +180,14 @@ class Background(logging.StreamHandler[TextIO]):
 
 
 def _told_in_json(message: str) -> str:
-    record = logging.LogRecord("probity", logging.WARNING, __file__, 0, message, None, None)
+    record = logging.LogRecord("demur", logging.WARNING, __file__, 0, message, None, None)
     WithContext().filter(record)
     return JsonLines().format(record)
 
 
 def toggle_debug(level: str) -> None:
     """Log debug messages of the service, or where it does so, those of `level` and above again."""
-    logger = logging.getLogger("probity")
+    logger = logging.getLogger("demur")
     on = logger.level != logging.DEBUG
     logger.setLevel(logging.DEBUG if on else "INFO" if level == "debug" else level.upper())
     logger.log(max(logger.level, logging.INFO), "SIGUSR1: debug messages are %s", "on" if on else "off")
@@ -208,7 +208,7 @@ def log_config(settings: Settings) -> dict[str, Any]:
     for handler in config["handlers"].values():
         handler |= {"class": f"{__name__}.{Background.__name__}", "filters": ["context"], "writer": writer}
     config["loggers"]["uvicorn.access"]["filters"] = ["path_only"]
-    config["loggers"]["probity"] = {"handlers": ["default"], "level": settings.log_level.upper()}
+    config["loggers"]["demur"] = {"handlers": ["default"], "level": settings.log_level.upper()}
     # Not what it says of single headers: clients could fill the log.
     config["loggers"]["opentelemetry"] = {"handlers": ["default"], "level": "ERROR"}
     for part in ("sdk", "exporter"):

@@ -16,7 +16,7 @@ FIRST_BYTES = 2**16  # of a new file, as prometheus-client makes it; it doubles 
 EMPTY_BYTES = 8  # used by a file without entries
 # An entry's length, value, timestamp and padding at most, beside its name.
 ENTRY_BYTES = 32
-log = logging.getLogger("probity")
+log = logging.getLogger("demur")
 
 
 class ReservedDict:

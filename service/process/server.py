@@ -31,7 +31,7 @@ from .startup_signals import in_terminal
 if TYPE_CHECKING:
     from ..rpc.server import RpcServer
 
-log = logging.getLogger("probity")
+log = logging.getLogger("demur")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 DEBUG = signal.SIGUSR1
 WITHOUT_MEANING = signal.SIGUSR2  # to this service: it would end it without an answer
@@ -117,7 +117,7 @@ class Server(uvicorn.Server):
         try:
             await self._rpc.start()
         except OSError as error:
-            log.error("%s; give another port (PROBITY_GRPC_PORT) or host (PROBITY_HOST)", error)
+            log.error("%s; give another port (DEMUR_GRPC_PORT) or host (DEMUR_HOST)", error)
             await self.lifespan.shutdown()
             sys.exit(1)
         log.info("gRPC running on %s:%d", self.config.host, self._rpc.port)

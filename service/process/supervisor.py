@@ -44,7 +44,7 @@ METRICS_FOLDER = SHARED_FOLDER
 RETRY_SECONDS = 1.0
 # How long the exit itself may take after the time to finish.
 GRACE_SECONDS = 10.0
-log = logging.getLogger("probity")
+log = logging.getLogger("demur")
 
 
 class Supervisor:
@@ -95,7 +95,7 @@ class Supervisor:
             self._serving = True
             host, port = self._address[:2]
             address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-            log.info("Probity running on http://%s with %d workers", address, len(self._workers))
+            log.info("Demur running on http://%s with %d workers", address, len(self._workers))
 
     @property
     def _hang_seconds(self) -> float:
@@ -215,7 +215,7 @@ def _metrics_folder() -> Iterator[tuple[Path, bool]]:
         return
     shared_memory = Path("/dev/shm")  # noqa: S108  mkdtemp picks an unused name
     root = shared_memory if os.access(shared_memory, os.W_OK) else None  # the disk may be read-only
-    folder = tempfile.mkdtemp(prefix="probity-metrics-", dir=root)
+    folder = tempfile.mkdtemp(prefix="demur-metrics-", dir=root)
     os.environ[METRICS_FOLDER] = folder
     try:
         yield Path(folder), True

@@ -26,7 +26,7 @@ from .logs import log_config
 from .server import build_server
 
 STARTUP_FAILURE = 3
-log = logging.getLogger("probity")
+log = logging.getLogger("demur")
 
 
 @dataclass

@@ -14,8 +14,8 @@ from .errors import UnreachableError
 from .places import is_uri
 from .pull import Progress, pull, unseen
 
-VARIABLE = "PROBITY_CACHE_DIR"
-log = logging.getLogger("probity")
+VARIABLE = "DEMUR_CACHE_DIR"
+log = logging.getLogger("demur")
 
 
 def cache_folder() -> Path:
@@ -23,7 +23,7 @@ def cache_folder() -> Path:
     named, caches = os.environ.get(VARIABLE), os.environ.get("XDG_CACHE_HOME")
     if named:
         return Path(named)
-    return (Path(caches) if caches else Path(os.path.expanduser("~")) / ".cache") / "probity"  # noqa: PTH111
+    return (Path(caches) if caches else Path(os.path.expanduser("~")) / ".cache") / "demur"  # noqa: PTH111
 
 
 def kept_at(uri: str, cache: Path) -> Path:

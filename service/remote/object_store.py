@@ -136,7 +136,7 @@ def in_thread(work: Callable[[], T]) -> T:
         except BaseException as error:
             done.set_exception(error)
 
-    threading.Thread(target=run, name="probity-fetch", daemon=True).start()
+    threading.Thread(target=run, name="demur-fetch", daemon=True).start()
     return done.result()
 
 

@@ -14,7 +14,7 @@ def push(bundle: Path | str, uri: str, replace: bool = False) -> str:
     replaced (a repository of the Hub keeps it in its history), and where the place refuses or does not answer.
     """
     if is_uri(str(bundle)):
-        raise BundleError(str(bundle), "found a URI, expected the folder of a bundle", "fetch it with `probity pull`")
+        raise BundleError(str(bundle), "found a URI, expected the folder of a bundle", "fetch it with `demur pull`")
     manifest = read_bundle(bundle).manifest
     bundle = Path(bundle)
     beside = [name for name in (SIGNATURE, README) if (bundle / name).is_file()]

@@ -120,7 +120,7 @@ class Registry:
         except (ValueError, KeyError, TypeError, AttributeError):
             sound, named = False, {}
         if not sound or MANIFEST not in named:
-            remedy = "push one with `probity push`; an image that holds a bundle in its file system is none"
+            remedy = "push one with `demur push`; an image that holds a bundle in its file system is none"
             raise BundleError(self.uri, "found something else, expected an artifact with a bundle's files", remedy)
         return named
 

@@ -13,7 +13,7 @@ from ..http.admission import Lease
 from ..http.disconnect import response_taken
 from ..runtime import Runtime
 
-LEASE = "probity.lease"
+LEASE = "demur.lease"
 
 
 class DirectRoute(APIRoute):

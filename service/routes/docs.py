@@ -43,7 +43,7 @@ async def docs() -> HTMLResponse:
     """The page, with relative addresses: a proxy may serve the service below a path of its own."""
     page = get_swagger_ui_html(
         openapi_url="./openapi.json",
-        title="Probity",
+        title="Demur",
         swagger_js_url=f"./docs/{Asset.SCRIPT}",
         swagger_css_url=f"./docs/{Asset.STYLE}",
         swagger_favicon_url=f"./docs/{Asset.ICON}",

@@ -37,7 +37,7 @@ async def feedback(request: Request) -> Response:
     runtime = runtime_of(request)
     counter = runtime.feedback
     if counter is None:
-        detail = "Found no secret for receipts, expected one: the operator has not set PROBITY_FEEDBACK_SECRET_FILE."
+        detail = "Found no secret for receipts, expected one: the operator has not set DEMUR_FEEDBACK_SECRET_FILE."
         raise ProblemError(404, "feedback_off", detail)
     body = await _read(request, runtime)
     parsed, receipt = await runtime.in_thread(lambda: _open(body, runtime, counter))

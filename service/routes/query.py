@@ -20,7 +20,7 @@ PARAMETERS: list[dict[str, Any]] = [
         (
             RATE,
             "Share of in-distribution inputs that may be rejected, where the operator lets requests choose "
-            "(`PROBITY_REQUESTED_RATES`).",
+            "(`DEMUR_REQUESTED_RATES`).",
             {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
         ),
         (DETAIL, "`full`: every field that is known, of every class.", {"type": "string", "enum": [FULL]}),

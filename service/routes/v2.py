@@ -47,7 +47,7 @@ _of_model("/infer", "POST", route_class_override=DirectRoute, **v2_infer.DOCUMEN
 @router.get("", response_model=ServerMetadata, responses=errors(401))
 async def server(request: Request) -> Json:
     """The service's name and version, and which extensions of the protocol it has."""
-    return {"name": "probity", "version": request.app.version, "extensions": ["binary_tensor_data"]}
+    return {"name": "demur", "version": request.app.version, "extensions": ["binary_tensor_data"]}
 
 
 @router.head("/health/live", include_in_schema=False)

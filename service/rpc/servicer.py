@@ -45,7 +45,7 @@ PUBLIC = frozenset({"ServerLive", "ServerReady"})  # for load balancers, which h
 EMPTY = PUBLIC | {"ServerMetadata"}  # their messages have no fields
 PASSED_BACK = ("retry-after", "x-request-id")
 Context = Any  # grpc.aio.ServicerContext
-log = logging.getLogger("probity")
+log = logging.getLogger("demur")
 
 
 class Refused(Exception):

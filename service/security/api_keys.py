@@ -11,13 +11,13 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass
 from pathlib import Path
 
-PREFIX = "probity_"  # lets secret scanners recognise a leaked key
+PREFIX = "demur_"  # lets secret scanners recognise a leaked key
 LINE = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]{0,63})\s+sha256:(?P<digest>[0-9a-fA-F]{64})")
 FORM = "NAME sha256:HEX (1 to 64 letters, digits and ._-, then 64 hexadecimal digits)"
 MAX_FILE_BYTES = 2**20
 CHECK_SECONDS = 1.0
 Stamp = tuple[int, ...]
-log = logging.getLogger("probity")
+log = logging.getLogger("demur")
 
 
 class KeyFileError(ValueError):
@@ -64,7 +64,7 @@ def parse_keys(text: str, file: Path, mistakes: list[KeyFileError] | None = None
             entries |= {entry.name: entry} if entry else {}
     if not entries:
         raise KeyFileError(
-            f"{file}: found no key, so every request would be refused; make one with `probity keys new NAME`"
+            f"{file}: found no key, so every request would be refused; make one with `demur keys new NAME`"
         )
     return tuple(entries.values())
 
@@ -149,7 +149,7 @@ def _read(file: Path, mistakes: list[KeyFileError] | None = None) -> tuple[Stamp
             raise KeyFileError(f"{file}: found more than {MAX_FILE_BYTES} bytes, expected a line for each key")
         return stamp, parse_keys(data.decode(), file, mistakes)
     except OSError as error:
-        raise KeyFileError(f"{file}: cannot be read ({error.strerror}); check PROBITY_API_KEYS_FILE") from None
+        raise KeyFileError(f"{file}: cannot be read ({error.strerror}); check DEMUR_API_KEYS_FILE") from None
     except UnicodeDecodeError:
         raise KeyFileError(f"{file}: found bytes that are not UTF-8, expected a text file") from None
 

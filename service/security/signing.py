@@ -38,7 +38,7 @@ class TrustedKeys:
     @classmethod
     def from_file(cls, file: Path) -> "TrustedKeys":
         """Read the PEM blocks `PUBLIC KEY` in `file`; text between them is comment. Raises `BundleError`."""
-        remedy = f"put the public keys there that `probity keys signing` wrote (NAME{PUBLIC_SUFFIX})"
+        remedy = f"put the public keys there that `demur keys signing` wrote (NAME{PUBLIC_SUFFIX})"
         try:
             data = _read(file)
             keys = [_public_key(match) for match in BLOCK.finditer(data)]
@@ -52,7 +52,7 @@ class TrustedKeys:
         """Raises `BundleError` unless `signature` is that of a trusted key over `manifest`."""
         expected = f"expected a signature by one of the trusted keys ({', '.join(sorted(self._keys))}){self._where}"
         if signature is None:
-            raise BundleError(folder / SIGNATURE, f"found no signature, {expected}", "sign it with `probity sign`")
+            raise BundleError(folder / SIGNATURE, f"found no signature, {expected}", "sign it with `demur sign`")
         key = self._keys.get(signature.key_id)
         if key is None:
             remedy = "add that public key to the trusted ones if you know whose it is, or sign the bundle with another"

@@ -1,4 +1,4 @@
-"""Every setting of the service: one class, one prefix `PROBITY_`, and a description of each field."""
+"""Every setting of the service: one class, one prefix `DEMUR_`, and a description of each field."""
 
 import logging
 import os
@@ -19,14 +19,14 @@ from .limits import LimitSettings
 from .models import ModelSettings
 from .records import RecordSettings
 
-PREFIX = "PROBITY_"
+PREFIX = "DEMUR_"
 # Names with the prefix that belong to the benchmarks, to docker-compose.yml and to the client, not to the service.
-FOREIGN = frozenset({"PROBITY_DATA_DIR", "PROBITY_DATA_CACHE", "PROBITY_BUNDLE_DIR", "PROBITY_API_KEY"})
+FOREIGN = frozenset({"DEMUR_DATA_DIR", "DEMUR_DATA_CACHE", "DEMUR_BUNDLE_DIR", "DEMUR_API_KEY"})
 SEPARATORS = {"bundle": os.pathsep, "cors_origins": ",", "trusted_proxies": ",", "requested_rates": ","}
 MAY_BE_EMPTY = frozenset(
     {"models", "default_model", "model_name", "model_version", "shadow", "grpc_port", "cache_dir"}
 )  # an empty value counts as not set
-log = logging.getLogger("probity")
+log = logging.getLogger("demur")
 
 
 class UnknownSettingError(ValueError):
@@ -34,7 +34,7 @@ class UnknownSettingError(ValueError):
 
 
 class _Environment(EnvSettingsSource):
-    """The environment, without the URL that Kubernetes sets as `PROBITY_PORT` for a Service named `probity`."""
+    """The environment, without the URL that Kubernetes sets as `DEMUR_PORT` for a Service named `demur`."""
 
     def __call__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__call__().items() if name != "port" or not is_link_url(value)}
@@ -43,7 +43,7 @@ class _Environment(EnvSettingsSource):
 class Settings(
     RecordSettings, AccessSettings, DecisionSettings, LimitSettings, ComputationSettings, ModelSettings, BaseSettings
 ):
-    """Read from the environment (`PROBITY_PORT=9000`); arguments given in code or on the command line win."""
+    """Read from the environment (`DEMUR_PORT=9000`); arguments given in code or on the command line win."""
 
     # An error shows the setting that is wrong, not all of them.
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -94,7 +94,7 @@ class Settings(
         return kept_at(text, self.cache_dir or cache_folder()) if is_uri(text) else Path(text)
 
     def described(self) -> str:
-        """Those that are not the default, as variables: `PROBITY_PORT=9000`. None is a secret: keys are in files."""
+        """Those that are not the default, as variables: `DEMUR_PORT=9000`. None is a secret: keys are in files."""
         changed = self.model_dump(mode="json", exclude_defaults=True)
         if self.uris:
             changed["bundle"] = ",".join(self.bundle)
@@ -122,7 +122,7 @@ def _split(value: Any, separator: str) -> Any:
 def load_settings(**given: Any) -> Settings:
     """Settings from the environment and from `given` (None: not given).
 
-    Refuses unknown `PROBITY_*` variables, but not those that Kubernetes makes for a Service named `probity-...`.
+    Refuses unknown `DEMUR_*` variables, but not those that Kubernetes makes for a Service named `demur-...`.
     """
     known = {PREFIX + name.upper() for name in Settings.model_fields}
     for name in sorted(name for name in os.environ if name.upper().startswith(PREFIX)):

@@ -26,8 +26,8 @@ class ModelSettings(BaseModel):
     cache_dir: Annotated[
         Path | None,
         Field(
-            description="Where bundles that are named by a URI are kept; if unset, `$XDG_CACHE_HOME/probity`, or "
-            "`~/.cache/probity`."
+            description="Where bundles that are named by a URI are kept; if unset, `$XDG_CACHE_HOME/demur`, or "
+            "`~/.cache/demur`."
         ),
     ] = None
     models: Annotated[Path | None, Field(description="Folder of bundles; every bundle in it is served.")] = None
@@ -101,6 +101,6 @@ class ModelSettings(BaseModel):
             if getattr(self, field) is not None and (len(self.bundle) > 1 or self.models is not None):
                 found = f"{len(self.bundle)} bundles" if self.models is None else "a folder of bundles"
                 raise ValueError(
-                    f"{field}: found {found}, expected one bundle; `probity tag` gives copies other names and versions"
+                    f"{field}: found {found}, expected one bundle; `demur tag` gives copies other names and versions"
                 )
         return self

@@ -1,4 +1,4 @@
-"""`PROBITY_SHADOW`: a version that predicts beside the one that answers, and for which share of the requests."""
+"""`DEMUR_SHADOW`: a version that predicts beside the one that answers, and for which share of the requests."""
 
 import math
 from dataclasses import dataclass

@@ -22,7 +22,7 @@ savemat = pytest.importorskip("scipy.io").savemat
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder of data; what it lacks cannot be downloaded."""
-    monkeypatch.setenv("PROBITY_DATA_DIR", str(tmp_path))
+    monkeypatch.setenv("DEMUR_DATA_DIR", str(tmp_path))
     monkeypatch.setattr("benchmarks.datasets.folder.fetch", lambda file: pytest.fail(f"{file.path} is not there"))
     return tmp_path
 

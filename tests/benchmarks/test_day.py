@@ -76,10 +76,10 @@ def test_a_scrape_becomes_samples_at_the_simulated_time() -> None:
     recording.end()
     moment = START + 120
     assert stream.getvalue().splitlines() == [
-        f'up{{job="probity",instance="a:1"}} 1 {moment}',
-        f'plain{{job="probity",instance="a:1"}} 1.0 {moment}',
-        f'labelled{{job="probity",instance="a:1",route="/models/{{name}}",le="+Inf"}} 2.5 {moment}',
-        f'up{{job="probity",instance="b:1"}} 0 {moment}',
+        f'up{{job="demur",instance="a:1"}} 1 {moment}',
+        f'plain{{job="demur",instance="a:1"}} 1.0 {moment}',
+        f'labelled{{job="demur",instance="a:1",route="/models/{{name}}",le="+Inf"}} 2.5 {moment}',
+        f'up{{job="demur",instance="b:1"}} 0 {moment}',
         "# EOF",
     ]
     assert recording.samples == 4
@@ -87,7 +87,7 @@ def test_a_scrape_becomes_samples_at_the_simulated_time() -> None:
 
 def test_queries_are_filled_and_legends_named_as_grafana_does() -> None:
     found = filled('rate(a{job=~"$job", model="$model"}[$__rate_interval]) + b[$window]')
-    assert found == 'rate(a{job=~"probity", model="digits"}[6m]) + b[30m]'
+    assert found == 'rate(a{job=~"demur", model="digits"}[6m]) + b[30m]'
     assert legend("v{{version}} {{label}}", {"version": "2"}) == "v2 "
     assert (rounded(1.23456), rounded(float("nan")), rounded(None)) == (1.235, None, None)
 
@@ -200,16 +200,16 @@ def test_a_real_prometheus_says_when_alerts_fired(tmp_path: Path) -> None:
         recording = Recording(stream)
         for minute in range(MINUTES + 1):
             alarms = min(10, max(0, minute - 719))
-            counted = f'probity_drift_alarms_total{{model="digits",version="2"}} {alarms}'
-            scrape = f"{counted}\nprobity_http_requests_in_flight 0\n"
+            counted = f'demur_drift_alarms_total{{model="digits",version="2"}} {alarms}'
+            scrape = f"{counted}\ndemur_http_requests_in_flight 0\n"
             recording.take(minute, "a:1", scrape)
             recording.take(minute, "b:1", None if 1201 <= minute <= 1205 else scrape)
         recording.end()
     with prometheus_of(samples, tmp_path) as prometheus:
         found, shown = alerts(prometheus), panels(prometheus)
     assert [(one["alert"], one["labels"], one["fired_at"], one["cleared"]) for one in found] == [
-        ("ProbityDrift", {"version": "2"}, "12:01", 789),
-        ("ProbityTargetDown", {"instance": "b:1"}, "20:03", 1206),
+        ("DemurDrift", {"version": "2"}, "12:01", 789),
+        ("DemurTargetDown", {"instance": "b:1"}, "20:03", 1206),
     ]
     assert list(shown) == [title for titles in SHOWN.values() for title in titles]
     assert set(shown["Evidence of drift"]) == {"v2 alarms"}

@@ -63,8 +63,8 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 @pytest.fixture(autouse=True)
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache, and no folder of data."""
-    monkeypatch.delenv("PROBITY_DATA_DIR", raising=False)
-    monkeypatch.setenv("PROBITY_DATA_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("DEMUR_DATA_DIR", raising=False)
+    monkeypatch.setenv("DEMUR_DATA_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 
@@ -73,7 +73,7 @@ def left_in(folder: Path) -> list[Path]:
 
 
 def test_the_default_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("PROBITY_DATA_CACHE")
+    monkeypatch.delenv("DEMUR_DATA_CACHE")
     assert cache() == CACHE / "datasets"
 
 
@@ -108,7 +108,7 @@ def test_a_wrong_checksum_leaves_nothing(site: Site, kept: Path) -> None:
         fetch(site.file())
     found, expected = (hashlib.sha256(content).hexdigest() for content in (wrong, CONTENT))
     assert f"found sha256 {found}, expected {expected}" in str(failure.value)
-    assert "PROBITY_DATA_DIR" in str(failure.value)
+    assert "DEMUR_DATA_DIR" in str(failure.value)
     assert left_in(kept) == []
 
 
@@ -138,7 +138,7 @@ def test_a_mirror_where_the_original_has_gone(site: Site) -> None:
 
 def test_every_address_fails(site: Site, kept: Path) -> None:
     site.pages = {}
-    with pytest.raises(DataError, match=r"(?s)/digits.gz: .*404.*/other.gz: .*404.*PROBITY_DATA_DIR"):
+    with pytest.raises(DataError, match=r"(?s)/digits.gz: .*404.*/other.gz: .*404.*DEMUR_DATA_DIR"):
         fetch(site.file(CONTENT, "/digits.gz", "/other.gz"))
     assert left_in(kept) == []
 
@@ -155,19 +155,19 @@ def test_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_given_folder_goes_first(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "data" / "digits").mkdir(parents=True)
     (tmp_path / "data" / "digits" / "digits.gz").write_bytes(b"mine")
-    monkeypatch.setenv("PROBITY_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("DEMUR_DATA_DIR", str(tmp_path / "data"))
     assert local(site.file()).read_bytes() == b"mine"
     assert site.asked == []
 
 
 def test_what_the_given_folder_lacks_is_downloaded(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PROBITY_DATA_DIR", str(tmp_path))
+    monkeypatch.setenv("DEMUR_DATA_DIR", str(tmp_path))
     assert given("digits/digits.gz") is None
     assert local(site.file()).read_bytes() == CONTENT
 
 
 def test_a_given_folder_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PROBITY_DATA_DIR", str(tmp_path / "mistyped"))
+    monkeypatch.setenv("DEMUR_DATA_DIR", str(tmp_path / "mistyped"))
     with pytest.raises(DataError, match=r"found '.*mistyped', which is no folder.*the data are downloaded"):
         data_folder()
 

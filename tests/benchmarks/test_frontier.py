@@ -13,8 +13,8 @@ from benchmarks.experiments.frontier.rows import METHODS
 from benchmarks.experiments.frontier.run import QUANTITIES, summarise
 from benchmarks.experiments.frontier.temperatures import Logits, at, scores_of, tempered
 from benchmarks.experiments.kept import with_earlier
-from probity.offline.data.likelihood import class_log_likelihood
-from probity.service.maths.predictive import entropy
+from demur.offline.data.likelihood import class_log_likelihood
+from demur.service.maths.predictive import entropy
 
 BUDGET = 0.02
 Examples = tuple[Tensor, Tensor]

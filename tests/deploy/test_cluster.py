@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from demur.service.settings import PREFIX, Settings
 from docs.dashboards.files import kubernetes
-from probity.service.settings import PREFIX, Settings
 from tests.support.deployment import ALERTS, ROOT, RULE_FILES, SETTINGS
 from tests.support.promql import series_names
 
@@ -24,7 +24,7 @@ def documents(path: Path) -> list[dict[str, Any]]:
     return list(yaml.safe_load_all(path.read_text()))
 
 
-MANIFEST = {one["kind"]: one for one in documents(FOLDER / "probity.yaml")}
+MANIFEST = {one["kind"]: one for one in documents(FOLDER / "demur.yaml")}
 DEPLOYMENT = MANIFEST["Deployment"]
 
 
@@ -53,7 +53,7 @@ def test_both_ways_to_scale_have_the_deployment_and_the_same_bounds() -> None:
     bounds = scaler["spec"]["minReplicas"], scaler["spec"]["maxReplicas"]
     assert bounds == (keda["spec"]["minReplicaCount"], keda["spec"]["maxReplicaCount"])
     (trigger,) = keda["spec"]["triggers"]
-    assert series_names(trigger["metadata"]["query"]) == {"probity_queue_rows"}
+    assert series_names(trigger["metadata"]["query"]) == {"demur_queue_rows"}
 
 
 def patched(document: dict[str, Any], operations: list[dict[str, Any]]) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def test_grpc_is_one_port_of_the_proxy_and_of_all_in_front_of_it() -> None:
     service, proxy = found["Deployment"]["spec"]["template"]["spec"]["containers"]
     variables = {one["name"]: one["value"] for one in service["env"]}
     configuration = (ROOT / "deploy/nginx/nginx.conf").read_text()
-    assert f"server probity:{variables['PROBITY_GRPC_PORT']} " in configuration
+    assert f"server demur:{variables['DEMUR_GRPC_PORT']} " in configuration
     (port,) = [one for one in proxy["ports"] if one["name"] == "grpc"]
     assert f"listen {port['containerPort']} http2" in configuration
     (outside,) = [one for one in found["Service"]["spec"]["ports"] if one["name"] == "grpc"]

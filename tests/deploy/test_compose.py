@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from probity.service.app import create_app
-from probity.service.connection.protocol import MAX_HEAD_BYTES
-from probity.service.process.server import KEEP_ALIVE_SECONDS
-from probity.service.settings import PREFIX, Settings
+from demur.service.app import create_app
+from demur.service.connection.protocol import MAX_HEAD_BYTES
+from demur.service.process.server import KEEP_ALIVE_SECONDS
+from demur.service.settings import PREFIX, Settings
 from tests.support.deployment import (
     COMPOSE,
     COMPOSE_FILE,
@@ -57,11 +57,11 @@ def test_mounts_are_in_the_repository_and_read_only() -> None:
 
 
 def test_the_service_reads_the_bundle_where_it_is_mounted() -> None:
-    assert environment("service")["PROBITY_BUNDLE"] in _mounts("probity")
+    assert environment("service")["DEMUR_BUNDLE"] in _mounts("demur")
 
 
 def test_the_service_is_confined() -> None:
-    service = COMPOSE["services"]["probity"]
+    service = COMPOSE["services"]["demur"]
     assert service["build"] == {"context": ".", "target": "service"}
     assert service["read_only"] is True
     assert service["tmpfs"] == ["/tmp"]
@@ -81,14 +81,14 @@ def test_each_service_comes_back(name: str) -> None:
 
 
 def test_the_service_s_memory_fits_its_processors() -> None:
-    service = COMPOSE["services"]["probity"]
+    service = COMPOSE["services"]["demur"]
     gigabytes = re.fullmatch(r"(\d+)g", service["mem_limit"])
     assert gigabytes is not None
     assert memory_of_requests(service["cpus"]) + FOR_MODELS <= int(gigabytes[1]) * 2**30
 
 
 def test_the_service_may_finish_before_it_is_killed() -> None:
-    grace = re.fullmatch(r"(\d+)s", COMPOSE["services"]["probity"]["stop_grace_period"])
+    grace = re.fullmatch(r"(\d+)s", COMPOSE["services"]["demur"]["stop_grace_period"])
     assert grace is not None
     assert int(grace[1]) > Settings.model_fields["shutdown_seconds"].default
 
@@ -109,15 +109,15 @@ def test_settings_in_the_container_files_exist() -> None:
 
 def test_only_the_proxy_leads_to_the_service() -> None:
     services, networks = COMPOSE["services"], COMPOSE["networks"]
-    assert "ports" not in services["probity"]
+    assert "ports" not in services["demur"]
     assert all(port.startswith("127.0.0.1:") for service in services.values() for port in service.get("ports", []))
-    assert {name for name, service in services.items() if "proxied" in service["networks"]} == {"proxy", "probity"}
-    assert all(networks[name]["internal"] for name in services["probity"]["networks"])
+    assert {name for name, service in services.items() if "proxied" in service["networks"]} == {"proxy", "demur"}
+    assert all(networks[name]["internal"] for name in services["demur"]["networks"])
     (pool,) = networks["proxied"]["ipam"]["config"]
     subnet = ipaddress.ip_network(pool["subnet"])
-    for name in ("proxy", "probity"):
+    for name in ("proxy", "demur"):
         assert ipaddress.ip_address(services[name]["networks"]["proxied"]["ipv4_address"]) in subnet
-    assert services["probity"]["environment"]["PROBITY_TRUSTED_PROXIES"] == f"{subnet}"
+    assert services["demur"]["environment"]["DEMUR_TRUSTED_PROXIES"] == f"{subnet}"
 
 
 def test_the_proxy_runs_our_configuration_without_rights() -> None:
@@ -127,7 +127,7 @@ def test_the_proxy_runs_our_configuration_without_rights() -> None:
     assert "/tmp" in _mounts("proxy")
     assert set(re.findall(r"(?<!\S)/tmp/|/dev/std\w+", NGINX_TEXT)) == {"/tmp/", "/dev/stderr", "/dev/stdout"}
     assert f"listen {proxy['ports'][0].split(':')[-1]} " in NGINX_TEXT
-    assert f"server probity:{environment('service')['PROBITY_PORT']} " in NGINX_TEXT
+    assert f"server demur:{environment('service')['DEMUR_PORT']} " in NGINX_TEXT
     assert proxy["read_only"] is True
 
 
@@ -147,12 +147,12 @@ def test_the_proxy_allows_what_the_service_allows() -> None:
 
 
 def test_services_find_each_other() -> None:
-    port = environment("service")["PROBITY_PORT"]
+    port = environment("service")["DEMUR_PORT"]
     assert values("service", "EXPOSE") == [port]
     for scrape in SCRAPES["scrape_configs"]:
         assert scrape["metrics_path"] in set(create_app([], Settings()).openapi()["paths"])
-        assert scrape["static_configs"] == [{"targets": [f"probity:{port}"]}]
-    assert {"probity", "prometheus"} <= {
+        assert scrape["static_configs"] == [{"targets": [f"demur:{port}"]}]
+    assert {"demur", "prometheus"} <= {
         name for name, service in COMPOSE["services"].items() if "watched" in service["networks"]
     }
     published = {name: one["ports"][0].split(":") for name, one in COMPOSE["services"].items() if "ports" in one}
@@ -169,7 +169,7 @@ def test_files_lie_where_prometheus_and_grafana_look() -> None:
     mounts = _mounts("grafana")
     for kind in ("datasources", "dashboards"):
         assert mounts[f"/etc/grafana/provisioning/{kind}"][0] == f"./deploy/grafana/provisioning/{kind}"
-    (provider,) = yaml.safe_load((GRAFANA / "provisioning/dashboards/probity.yml").read_text())["providers"]
+    (provider,) = yaml.safe_load((GRAFANA / "provisioning/dashboards/demur.yml").read_text())["providers"]
     folder = provider["options"]["path"]
     assert mounts[folder][0] == "./deploy/grafana/dashboards"
     home = Path(COMPOSE["services"]["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"])

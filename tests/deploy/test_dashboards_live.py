@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probity.service.inference.predictor import Predictor
+from demur.service.inference.predictor import Predictor
 from tests.reference import calibration_error
 from tests.support.deployment import DASHBOARDS, PANELS, RECORDED, filled
 from tests.support.digits import GOLDEN, Array, digits, turned
@@ -41,7 +41,7 @@ ANSWERS = (
 )
 # Nor have accuracies and errors where no label came.
 LABELLED = ("Accuracy of labelled examples", "Expected calibration error", "Root mean squared error")
-SENT = "probity_ood_p_value_count"
+SENT = "demur_ood_p_value_count"
 
 
 @dataclass
@@ -90,7 +90,7 @@ class Watched:
 @pytest.fixture
 def watched(tmp_path: Path) -> Iterator[Watched]:
     file, bundle = str(secret_file(tmp_path)), sure_of_held_out(BUNDLE, tmp_path / "bundle", 0.9)
-    with running(bundle, PROBITY_FEEDBACK_SECRET_FILE=file) as server, scraping(server.port, tmp_path) as prometheus:
+    with running(bundle, DEMUR_FEEDBACK_SECRET_FILE=file) as server, scraping(server.port, tmp_path) as prometheus:
         prometheus.wait_for(SENT, 0)
         yield Watched(server, prometheus)
 
@@ -125,7 +125,7 @@ def test_a_mark_shows_when_a_version_began_to_serve(watched: Watched) -> None:
 def test_accuracy_and_calibration_are_those_of_the_labels(watched: Watched) -> None:
     answer, wrong = watched.send(digits()[:200]), 30
     watched.label(answer, wrong)
-    watched.prometheus.wait_for("sum(probity_feedback_examples_total)", 200)
+    watched.prometheus.wait_for("sum(demur_feedback_examples_total)", 200)
     right = np.arange(200) >= wrong
     rejected = np.array([one["rejected"] for one in answer["predictions"]])
     confidence = np.array([one["probability"] for one in answer["predictions"]])
@@ -136,7 +136,7 @@ def test_accuracy_and_calibration_are_those_of_the_labels(watched: Watched) -> N
     assert watched.prometheus.value(QUERIES["Expected calibration error A"]) == pytest.approx(expected, abs=1e-6)
     assert watched.prometheus.value(QUERIES["Root mean squared error A"]) == 0
     watched.label(watched.send(digits()[:50]), 50)
-    watched.prometheus.wait_for("sum(probity_feedback_examples_total)", 250)
+    watched.prometheus.wait_for("sum(demur_feedback_examples_total)", 250)
     assert (watched.prometheus.value(QUERIES["Evidence against the expected accuracy A"]) or 0) >= 2
 
 
@@ -148,6 +148,6 @@ def test_evidence_of_drift_is_that_of_the_inputs(watched: Watched) -> None:
             watched.send(part)
         sent += len(images)
         watched.prometheus.wait_for(SENT, sent)
-        alarms.append(watched.prometheus.value("probity_drift_alarms_total") or 0.0)
+        alarms.append(watched.prometheus.value("demur_drift_alarms_total") or 0.0)
     assert alarms[0] == 0
     assert alarms[1] >= 1

@@ -12,8 +12,8 @@ import tomllib
 
 import pytest
 
-from probity.service.app import create_app
-from probity.service.settings import Settings
+from demur.service.app import create_app
+from demur.service.settings import Settings
 from tests.support.deployment import (
     ROOT,
     STAGES,
@@ -26,7 +26,7 @@ from tests.support.deployment import (
 
 
 def test_the_service_image_holds_no_offline_code() -> None:
-    assert copied("service") == {"deploy/requirements", "pyproject.toml", "README.md", "LICENSE", "probity", "service"}
+    assert copied("service") == {"deploy/requirements", "pyproject.toml", "README.md", "LICENSE", "demur", "service"}
     assert not any("offline" in command or "torch" in command for command in commands("service"))
     assert not any(keyword == "ADD" for stage in STAGES.values() for keyword, _ in stage.instructions)
 
@@ -102,7 +102,7 @@ def test_the_health_check_tells_ready_from_not_ready(status: int | None, healthy
         else:
             thread.start()
         # A proxy in the environment must not be asked: nothing listens there.
-        environment = {**os.environ, "PROBITY_PORT": str(port), "http_proxy": "http://127.0.0.1:9"}
+        environment = {**os.environ, "DEMUR_PORT": str(port), "http_proxy": "http://127.0.0.1:9"}
         try:
             done = subprocess.run([sys.executable, flag, code], env=environment, capture_output=True)
         finally:

@@ -8,12 +8,12 @@ import yaml
 from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner
 
-from probity.cli import app
-from probity.service.app import create_app
-from probity.service.inference.predictor import Predictor
-from probity.service.monitoring.metrics import Metrics
-from probity.service.oip.metadata import metadata
-from probity.service.settings import PREFIX, Settings
+from demur.cli import app
+from demur.service.app import create_app
+from demur.service.inference.predictor import Predictor
+from demur.service.monitoring.metrics import Metrics
+from demur.service.oip.metadata import metadata
+from demur.service.settings import PREFIX, Settings
 from tests.support.bundles import FEATURE_SPEC, write_linear
 from tests.support.deployment import FOR_MODELS, ROOT, SETTINGS, memory_of_requests
 

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 import yaml
 
-from probity.service.app import create_app
-from probity.service.settings import PREFIX, Settings
+from demur.service.app import create_app
+from demur.service.settings import PREFIX, Settings
 from tests.support.deployment import COMPOSE, FOR_MODELS, NGINX_TEXT, ROOT, SETTINGS, memory_of_requests
 
 
 @pytest.fixture(scope="module")
 def documents() -> dict[str, dict[str, Any]]:
-    found = list(yaml.safe_load_all((ROOT / "deploy/kubernetes/probity.yaml").read_text()))
+    found = list(yaml.safe_load_all((ROOT / "deploy/kubernetes/demur.yaml").read_text()))
     kinds = ["ConfigMap", "Deployment", "Service", "NetworkPolicy", "PodDisruptionBudget"]
     assert [document["kind"] for document in found] == kinds
     return {document["kind"]: document for document in found}
@@ -23,7 +23,7 @@ def pod(documents: dict[str, dict[str, Any]]) -> dict[str, Any]:
     template = documents["Deployment"]["spec"]["template"]
     assert documents["Service"]["spec"]["selector"].items() <= template["metadata"]["labels"].items()
     spec: dict[str, Any] = template["spec"]
-    assert [container["name"] for container in spec["containers"]] == ["probity", "proxy"]
+    assert [container["name"] for container in spec["containers"]] == ["demur", "proxy"]
     return spec
 
 
@@ -44,7 +44,7 @@ def test_every_pod_has_the_secret_for_receipts(pod: dict[str, Any]) -> None:
     (mount,) = [one for one in pod["containers"][0]["volumeMounts"] if one["name"] == volume["name"]]
     (file,) = [one["value"] for one in pod["containers"][0]["env"] if one["name"] == f"{PREFIX}FEEDBACK_SECRET_FILE"]
     created = f"kubectl create secret generic {volume['secret']['secretName']} --from-literal=secret="
-    assert created in (ROOT / "deploy/kubernetes/probity.yaml").read_text()
+    assert created in (ROOT / "deploy/kubernetes/demur.yaml").read_text()
     assert file == f"{mount['mountPath']}/secret"
 
 
@@ -77,8 +77,8 @@ def test_the_service_leads_to_the_proxy_and_the_proxy_to_the_container_beside_it
     (port,) = documents["Service"]["spec"]["ports"]
     assert port["targetPort"] == proxy["ports"][0]["name"]
     assert f"listen {proxy['ports'][0]['containerPort']} " in NGINX_TEXT
-    assert pod["hostAliases"] == [{"ip": "127.0.0.1", "hostnames": ["probity"]}]
-    assert f"server probity:{service['ports'][0]['containerPort']} " in NGINX_TEXT
+    assert pod["hostAliases"] == [{"ip": "127.0.0.1", "hostnames": ["demur"]}]
+    assert f"server demur:{service['ports'][0]['containerPort']} " in NGINX_TEXT
     assert "127.0.0.1" in Settings.model_fields["trusted_proxies"].default
     annotations = documents["Deployment"]["spec"]["template"]["metadata"]["annotations"]
     assert annotations["prometheus.io/port"] == str(service["ports"][0]["containerPort"])
@@ -90,7 +90,7 @@ def test_the_pod_runs_the_proxy_of_compose(documents: dict[str, dict[str, Any]],
     assert proxy["image"] == COMPOSE["services"]["proxy"]["image"]
     assert proxy["command"] == COMPOSE["services"]["proxy"]["command"]
     mounts = {mount["mountPath"]: mount["name"] for mount in proxy["volumeMounts"]}
-    assert mounts == {"/etc/nginx/probity": "proxy", "/tmp": "bodies"}
+    assert mounts == {"/etc/nginx/demur": "proxy", "/tmp": "bodies"}
     volumes = {volume["name"]: volume for volume in pod["volumes"]}
     assert volumes["proxy"]["configMap"]["name"] == documents["ConfigMap"]["metadata"]["name"]
 

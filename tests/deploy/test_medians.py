@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from probity.service.bundle import read_bundle
-from probity.service.inference.predictor import Prediction, Predictor
-from probity.service.monitoring.metrics import P_VALUES
+from demur.service.bundle import read_bundle
+from demur.service.inference.predictor import Prediction, Predictor
+from demur.service.monitoring.metrics import P_VALUES
 from tests.support.digits import GOLDEN, Array, digits, inverted, turned
 from tests.support.live_prometheus import scraping
 from tests.support.server import Server, running
@@ -26,7 +26,7 @@ KINDS: dict[str, Callable[[Array], Array]] = {
     "turned": turned,
     "inverted": inverted,
 }
-VARIANCE, P_VALUE = "probity_functional_variance_deviation", "probity_ood_p_value"
+VARIANCE, P_VALUE = "demur_functional_variance_deviation", "demur_ood_p_value"
 COUNT = f'{VARIANCE}_bucket{{le="+Inf"}}'
 QUANTITIES: dict[str, tuple[Callable[[Prediction], Array], float]] = {
     VARIANCE: (lambda found: found.variance.max(axis=1), 0.1),
@@ -65,7 +65,7 @@ def send(server: Server, images: Array) -> None:
 def test_prometheus_reads_the_medians_that_are_true(tmp_path: Path, workers: str) -> None:
     """Upright, turned and inverted digits, 719 of each, one kind after the other."""
     expected, medians = true_medians(), dict[str, dict[str, float]]()
-    with running(BUNDLE, PROBITY_WORKERS=workers) as server, scraping(server.port, tmp_path) as prometheus:
+    with running(BUNDLE, DEMUR_WORKERS=workers) as server, scraping(server.port, tmp_path) as prometheus:
         prometheus.wait_for(COUNT, 0)
         for number, (kind, change) in enumerate(KINDS.items()):
             since = prometheus.value(f"timestamp({COUNT})")

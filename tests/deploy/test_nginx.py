@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from probity.service.http.middleware import SECURITY_HEADERS
-from probity.service.http.request_id import FORM
-from probity.service.schemas import PredictResponse, Problem
+from demur.service.http.middleware import SECURITY_HEADERS
+from demur.service.http.request_id import FORM
+from demur.service.schemas import PredictResponse, Problem
 from tests.support.bundles import FEATURE_SPEC, write_linear
 from tests.support.client import PROBLEM_TYPE
 from tests.support.nginx import CONFIGURATION, needs_nginx, proxying
@@ -43,7 +43,7 @@ UNFINISHED = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     bundle = write_linear(tmp_path_factory.mktemp("bundle") / "bundle", outputs=3, spec=FEATURE_SPEC)
-    with running(bundle.path, PROBITY_MAX_PENDING_BYTES="200") as started:
+    with running(bundle.path, DEMUR_MAX_PENDING_BYTES="200") as started:
         yield started
 
 

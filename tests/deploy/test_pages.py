@@ -5,9 +5,9 @@ import tomllib
 
 import yaml
 
-from probity.service.inference.graph import CHUNK_BYTES
-from probity.service.runtime import decoder_bytes
-from probity.service.settings import PREFIX, Settings
+from demur.service.inference.graph import CHUNK_BYTES
+from demur.service.runtime import decoder_bytes
+from demur.service.settings import PREFIX, Settings
 from tests.support.deployment import COMPOSE, NGINX_TEXT, ROOT
 from tests.support.pages import blocks
 
@@ -19,8 +19,8 @@ def test_kubernetes_runs_the_image_that_the_page_builds() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     built = [re.search(r"^docker build --tag (\S+)", line) for block in COMMANDS for line in block]
     tags = [match[1] for match in built if match is not None]
-    assert tags == [f"probity:{version}", f"probity-offline:{version}"]
-    documents = yaml.safe_load_all((ROOT / "deploy/kubernetes/probity.yaml").read_text())
+    assert tags == [f"demur:{version}", f"demur-offline:{version}"]
+    documents = yaml.safe_load_all((ROOT / "deploy/kubernetes/demur.yaml").read_text())
     (deployment,) = (document for document in documents if document["kind"] == "Deployment")
     assert deployment["spec"]["template"]["spec"]["containers"][0]["image"] == tags[0]
     for tag in tags:
@@ -29,9 +29,9 @@ def test_kubernetes_runs_the_image_that_the_page_builds() -> None:
 
 def test_the_page_fits_the_bundle_that_compose_serves() -> None:
     (fit, _) = next(block for block in COMMANDS if "docker compose up --build" in block)
-    served = re.search(r":-\./(\S+)\}", COMPOSE["services"]["probity"]["volumes"][0]["source"])
+    served = re.search(r":-\./(\S+)\}", COMPOSE["services"]["demur"]["volumes"][0]["source"])
     assert served is not None
-    assert fit.startswith("probity fit ")
+    assert fit.startswith("demur fit ")
     assert f" --out {served[1]} " in f"{fit} "
 
 
@@ -47,7 +47,7 @@ def test_the_page_names_the_proxy_s_directives_and_their_values() -> None:
 
 def test_the_page_s_bounds_of_memory_are_those_of_the_service() -> None:
     settings, text = Settings(), SECURITY.read_text().replace("\n", " ")
-    decoder, processors = decoder_bytes(settings), COMPOSE["services"]["probity"]["cpus"]
+    decoder, processors = decoder_bytes(settings), COMPOSE["services"]["demur"]["cpus"]
     for figure, expected in {
         r"at most ([\d,]+) MiB per processor": decoder,
         r"batches \(([\d,]+) MiB per processor\)": CHUNK_BYTES,
@@ -58,4 +58,4 @@ def test_the_page_s_bounds_of_memory_are_those_of_the_service() -> None:
         found = re.search(figure, text)
         assert found is not None, figure
         assert int(found[1].replace(",", "")) * 2**20 == expected
-    assert f"give the service {COMPOSE['services']['probity']['mem_limit'].removesuffix('g')} GiB" in text
+    assert f"give the service {COMPOSE['services']['demur']['mem_limit'].removesuffix('g')} GiB" in text

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from probity.service.app import create_app
-from probity.service.settings import Settings
+from demur.service.app import create_app
+from demur.service.settings import Settings
 from tests.support.deployment import ALERTS, DASHBOARDS, PANELS, PROMETHEUS, RECORDED, RULE_FILES, filled
 from tests.support.promql import PROMETHEUS_LABELS, SERIES, grouped_labels, matched_labels, series_names
 

@@ -5,14 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from probity.service.maths.rejection import RejectionRule
+from demur.service.maths.rejection import RejectionRule
 from tests.support.deployment import ALERTS
 
 LEAST, ERRORS = 30, 4  # rejections, and standard errors of the share, as the alert has them
 
 
 def test_the_alert_has_these_numbers() -> None:
-    (alert,) = (rule["expr"] for rule in ALERTS if rule["alert"] == "ProbityRejectRate")
+    (alert,) = (rule["expr"] for rule in ALERTS if rule["alert"] == "DemurRejectRate")
     assert f">= {LEAST}" in alert
     assert f"+ {ERRORS} * sqrt(" in alert
     assert "> 2 * max by" in alert

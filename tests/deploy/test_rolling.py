@@ -16,7 +16,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from probity.service.rpc.protocol import SERVICE, Protocol
+from demur.service.rpc.protocol import SERVICE, Protocol
 from tests.support.bundles import FEATURE_SPEC, write_linear
 from tests.support.nginx import needs_nginx, placed, proxying_as
 from tests.support.processes import wait_until
@@ -45,11 +45,11 @@ class Instance:
 
     def start(self) -> None:
         """Until it is ready."""
-        command = [sys.executable, "-m", "probity.service", *self.arguments, "--port", f"{self.port}"]
+        command = [sys.executable, "-m", "demur.service", *self.arguments, "--port", f"{self.port}"]
         process = subprocess.Popen(
             [*command, "--grpc-port", f"{self.rpc_port}"],
             cwd=ROOT,
-            env=environment(PROBITY_DRAIN_SECONDS=f"{DRAIN_SECONDS}", PROBITY_LOG_LEVEL="info"),
+            env=environment(DEMUR_DRAIN_SECONDS=f"{DRAIN_SECONDS}", DEMUR_LOG_LEVEL="info"),
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -153,8 +153,8 @@ def upstreams(instances: list[Instance], down: Instance | None = None) -> dict[s
         return "; server ".join(f"127.0.0.1:{port} max_fails=0{mark}" for port, mark in zip(ports, marks, strict=True))
 
     return {
-        "probity:8000 max_fails=0": listed([one.port for one in instances]),
-        "probity:8001 max_fails=0": listed([one.rpc_port for one in instances]),
+        "demur:8000 max_fails=0": listed([one.port for one in instances]),
+        "demur:8001 max_fails=0": listed([one.rpc_port for one in instances]),
     }
 
 

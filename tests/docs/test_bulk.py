@@ -1,4 +1,4 @@
-"""docs/evaluating.md: the examples for Ray Data, Dask and Spark give what `probity score` gives, to the bit."""
+"""docs/evaluating.md: the examples for Ray Data, Dask and Spark give what `demur score` gives, to the bit."""
 
 import importlib.util
 import shutil
@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from probity.scoring.job import score_file
-from probity.service.inference.predictor import Predictor
+from demur.scoring.job import score_file
+from demur.service.inference.predictor import Predictor
 from tests.support.bundles import FEATURE_SPEC, write_linear
 from tests.support.pages import blocks
 from tests.support.server import ROOT, environment

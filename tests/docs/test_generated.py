@@ -2,12 +2,12 @@
 
 import pytest
 
+from demur.offline.config import FitConfig
+from demur.service.settings import Settings
 from docs import figures, fit_options, settings
 from docs.marked import replace_part
 from paper.page import page as paper
 from paper.page import results
-from probity.offline.config import FitConfig
-from probity.service.settings import Settings
 
 REMEDY = "run `make docs`"
 
@@ -19,7 +19,7 @@ def test_the_settings_page_is_up_to_date() -> None:
 def test_the_settings_page_has_every_setting_once() -> None:
     text = settings.page()
     for name, field in Settings.model_fields.items():
-        (row,) = [line for line in text.splitlines() if line.startswith(f"| `PROBITY_{name.upper()}` |")]
+        (row,) = [line for line in text.splitlines() if line.startswith(f"| `DEMUR_{name.upper()}` |")]
         cells = [cell.strip() for cell in row.strip("|").split("|")]
         assert cells[3] == field.description
         assert cells[1]

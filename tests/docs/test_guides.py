@@ -40,7 +40,7 @@ def follow(page: Path, names: Any) -> None:
             content = content.replace("8000", str(port))
             if language == "console":
                 for line in content.splitlines():
-                    if line.startswith("probity serve"):
+                    if line.startswith("demur serve"):
                         stack.enter_context(serving(line))
                         served = True
                     else:
@@ -61,7 +61,7 @@ def follow(page: Path, names: Any) -> None:
 @contextlib.contextmanager
 def serving(line: str) -> Iterator[None]:
     arguments = line.split()
-    arguments[0] = str(BIN / "probity")
+    arguments[0] = str(BIN / "demur")
     with subprocess.Popen(arguments, env=environment(), stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr is not None

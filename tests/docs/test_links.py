@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.registry import PROGRAM
-from probity.service.settings import PREFIX, Settings
+from demur.service.settings import PREFIX, Settings
 from tests.support.pages import PAGES, prose
 from tests.support.server import ROOT
 
 LINK = re.compile(r"\]\((?!https?://)([^)]+)\)")
-FOLDERS = "benchmarks|deploy|docs|examples|offline|paper|probity|service|tests"
+FOLDERS = "benchmarks|deploy|docs|examples|offline|paper|demur|service|tests"
 CODE_PATH = re.compile(rf"`((?:{FOLDERS})/[\w./-]*)`")
 OF_OTHERS = {"BUNDLE_DIR", "API_KEY", "DATA_DIR", "DATA_CACHE"}  # docker-compose.yml, the client, the benchmarks
 

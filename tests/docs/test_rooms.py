@@ -40,15 +40,15 @@ def test_a_cycle_counts_as_one_level_and_keeps_its_arrows() -> None:
 
 def test_another_checkout_is_measured(tmp_path: Path) -> None:
     files = {
-        "probity/__init__.py": "",
-        "probity/cli.py": "from probity.offline.fit import fit",
-        "probity/offline/__init__.py": "from probity.offline.fit import fit",
-        "probity/offline/fit.py": "from probity.offline.data.loaders import load\nimport probity.offline.config",
-        "probity/offline/config.py": "",
-        "probity/offline/data/__init__.py": "",
-        "probity/offline/data/loaders.py": "from probity.offline.data.shifts import shift",
-        "probity/offline/data/shifts.py": "def late():\n    import probity.offline.config",
-        "probity/offline/data/noise.py": "",
+        "demur/__init__.py": "",
+        "demur/cli.py": "from demur.offline.fit import fit",
+        "demur/offline/__init__.py": "from demur.offline.fit import fit",
+        "demur/offline/fit.py": "from demur.offline.data.loaders import load\nimport demur.offline.config",
+        "demur/offline/config.py": "",
+        "demur/offline/data/__init__.py": "",
+        "demur/offline/data/loaders.py": "from demur.offline.data.shifts import shift",
+        "demur/offline/data/shifts.py": "def late():\n    import demur.offline.config",
+        "demur/offline/data/noise.py": "",
     }
     for name, text in files.items():
         file = tmp_path / name
@@ -57,6 +57,6 @@ def test_another_checkout_is_measured(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "docs.rooms", "--root", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[2:] == [
-        "| `probity` | 7 | 3 | 2 | 2 | 1 | 0 |",
-        "| `probity.offline` | 6 | 3 | 3 | 3 | 3 | 0 |",
+        "| `demur` | 7 | 3 | 2 | 2 | 1 | 0 |",
+        "| `demur.offline` | 6 | 3 | 3 | 3 | 3 | 0 |",
     ]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import probity
+import demur
 from docs.site.docstrings import as_restructured_text
 from tests.support.server import ROOT
 
@@ -42,13 +42,13 @@ def test_the_reference_has_what_the_code_has(site: Path) -> None:
         TAG.sub("", (site / f"reference/{name}.html").read_text())
         for name in ("python", "command_line", "http", "metrics")
     )
-    for name in probity.__all__:
+    for name in demur.__all__:
         assert name == "__version__" or name in python, name
     assert "mlflow.log_model" in python
-    assert "probity fit" in commands
+    assert "demur fit" in commands
     assert "--false-reject-rate" in commands
     assert "/models/{name}/versions/{version}/predict" in http
-    assert "probity_predictions" in metrics
+    assert "demur_predictions" in metrics
 
 
 def test_docstrings_become_what_they_say() -> None:

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from probity.offline.features import added_weights
-from probity.offline.recipes.load import load_recipe
-from probity.offline.recipes.run import fit_recipe
-from probity.service import Predictor, read_bundle, write_bundle
-from probity.service.bundle import Bundle, Manifest, ReducedHead, Tried
-from probity.service.inference.predictor import Prediction
+from demur.offline.features import added_weights
+from demur.offline.recipes.load import load_recipe
+from demur.offline.recipes.run import fit_recipe
+from demur.service import Predictor, read_bundle, write_bundle
+from demur.service.bundle import README, Bundle, Manifest, ReducedHead, Tried
+from demur.service.inference.predictor import Prediction
 
 GOLDEN = Path(__file__).parent
 RECIPE = GOLDEN.parents[1] / "examples" / "digits.py"
@@ -58,6 +58,7 @@ def main(again: bool) -> None:
         fit_recipe(RECIPE, folder / "bundle", {**COMMON, **BUNDLES[name]})
         edit = {"v1_fused": add_reduced_head, "v1_top": fill_in}.get(name, without_report)
         edit(folder / "bundle")
+        (folder / "bundle" / README).unlink()  # follows from the manifest
         write_answers(folder, asked)
 
 

@@ -30,6 +30,6 @@ for target in service offline; do
     "$work/buildah" build --quiet --pull-never --layers --format docker --network none --target "$target" \
         --build-arg REVISION="$(git -C "$root" rev-parse HEAD 2>/dev/null || true)" \
         --secret id=pip.conf,src="$work/pip.conf" --volume "$work/wheels:/mnt:ro" \
-        --tag "localhost/probity-$target" "$root"
+        --tag "localhost/demur-$target" "$root"
     passed "image $target"
 done

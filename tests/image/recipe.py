@@ -2,7 +2,7 @@
 
 import torch
 
-from probity.offline import FitConfig
+from demur.offline import FitConfig
 
 config = FitConfig(name="tiny", subnetwork_size=5, selection="random", prior_precision=3.0, device="cpu", seed=1)
 

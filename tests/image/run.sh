@@ -18,4 +18,4 @@ for tool in buildah podman; do
 done
 export BUILDAH_ISOLATION=chroot
 sh "$here/build.sh" "$work"
-PROBITY_TEST_PODMAN=$work/podman "${PYTHON:-.venv/bin/python}" -m pytest "$here" -n 0 ${PYTEST_OPTIONS:-} "$@"
+DEMUR_TEST_PODMAN=$work/podman "${PYTHON:-.venv/bin/python}" -m pytest "$here" -n 0 ${PYTEST_OPTIONS:-} "$@"

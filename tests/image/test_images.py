@@ -17,17 +17,17 @@ from typing import Any
 
 import pytest
 
-from probity.service.bundle import read_bundle
-from probity.service.remote.push import push
+from demur.service.bundle import read_bundle
+from demur.service.remote.push import push
 from tests.support.bundles import TEXT_SPEC, tokenizer_json, write_linear
 from tests.support.places import running
 from tests.support.server import ROOT
 
-PODMAN = os.environ.get("PROBITY_TEST_PODMAN", "")
-pytestmark = pytest.mark.skipif(not PODMAN, reason="make image-test builds the images, and sets PROBITY_TEST_PODMAN")
+PODMAN = os.environ.get("DEMUR_TEST_PODMAN", "")
+pytestmark = pytest.mark.skipif(not PODMAN, reason="make image-test builds the images, and sets DEMUR_TEST_PODMAN")
 
 GOLDEN = ROOT / "tests/golden/v1"
-SERVICE, OFFLINE = "localhost/probity-service", "localhost/probity-offline"
+SERVICE, OFFLINE = "localhost/demur-service", "localhost/demur-offline"
 TIMEOUT = 180
 # What podman would raise beyond what the machine around may allow.
 LIMITS = ["--ulimit=nofile=1024:1024", "--ulimit=nproc=4096:4096"]
@@ -60,7 +60,7 @@ def inspect(image: str) -> dict[str, Any]:
     return dict(found)
 
 
-OURS = ("probity", "probity.service", "probity.offline", "service", "offline")
+OURS = ("demur", "demur.service", "demur.offline", "service", "offline")
 
 
 def look_into(image: str, modules: tuple[str, ...], programs: tuple[str, ...]) -> dict[str, Any]:
@@ -75,10 +75,10 @@ def service() -> Iterator[tuple[str, str]]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    name = f"probity-{port}"
+    name = f"demur-{port}"
     podman(
         *("run", "--detach", f"--name={name}", "--health-interval=disable", *HARDENED, "--tmpfs=/tmp"),
-        *(f"--env=PROBITY_PORT={port}", "--env=PROBITY_HOST=127.0.0.1"),
+        *(f"--env=DEMUR_PORT={port}", "--env=DEMUR_HOST=127.0.0.1"),
         *(f"--volume={GOLDEN}/bundle:/bundle:ro", SERVICE),
     )
     log = subprocess.Popen(
@@ -133,21 +133,21 @@ def test_its_health_check_fails_where_nothing_is_served(tmp_path: Path) -> None:
     command = inspect(SERVICE)["Healthcheck"]["Test"][1:]
     entry = f"--entrypoint={command[0]}"
     done = podman(
-        "run", "--rm", "--no-healthcheck", *HARDENED, "--env=PROBITY_PORT=9", entry, SERVICE, *command[1:], check=False
+        "run", "--rm", "--no-healthcheck", *HARDENED, "--env=DEMUR_PORT=9", entry, SERVICE, *command[1:], check=False
     )
     assert done.returncode == 1
 
 
 def test_the_service_holds_no_torch_no_offline_code_no_compiler_and_no_installer() -> None:
     modules = ("torch", "onnx", "sklearn", "tests", "pip", "setuptools", "ensurepip", *OURS)
-    found = look_into(SERVICE, modules, (*COMPILERS, *INSTALLERS, "probity"))
+    found = look_into(SERVICE, modules, (*COMPILERS, *INSTALLERS, "demur"))
     assert found["user"] == [10001, 10001]
-    assert found["modules"] == ["probity", "probity.service"]
-    assert found["programs"] == ["probity"]
+    assert found["modules"] == ["demur", "demur.service"]
+    assert found["programs"] == ["demur"]
     assert found["left"] == []
     files = [(ROOT / f"deploy/requirements/{name}.txt").read_text() for name in ("service", "texts")]
     locked = re.findall(r"^([\w.-]+)==", "\n".join(files), re.MULTILINE)
-    assert set(found["distributions"]) <= {"probity-serve", *locked}
+    assert set(found["distributions"]) <= {"demur", *locked}
 
 
 def test_the_service_reads_texts(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_the_service_reads_texts(tmp_path: Path) -> None:
     for parent in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
         parent.chmod(0o755)
     code = (
-        "from probity.service.predictor import Predictor; print(Predictor.load('/bundle').predict(['the film']).labels)"
+        "from demur.service.predictor import Predictor; print(Predictor.load('/bundle').predict(['the film']).labels)"
     )
     options = ["--rm", "--no-healthcheck", *HARDENED, f"--volume={path}:/bundle:ro", "--entrypoint=python"]
     assert podman("run", *options, SERVICE, "-c", code).stdout.startswith("['")
@@ -164,7 +164,7 @@ def test_the_service_reads_texts(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["s3", "hf", "oci"])
 def test_the_service_fetches_bundles(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code = (
-        "import sys; from probity.service.predictor import Predictor as P; print(P.from_pretrained(sys.argv[1]).digest)"
+        "import sys; from demur.service.predictor import Predictor as P; print(P.from_pretrained(sys.argv[1]).digest)"
     )
     with running(kind, tmp_path) as place:
         for name, value in place.environment.items():
@@ -178,12 +178,12 @@ def test_the_service_fetches_bundles(kind: str, tmp_path: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize("image", [SERVICE, OFFLINE])
 def test_the_bill_of_materials_names_every_package_that_is_there(image: str) -> None:
-    found = look_into(image, ("probity.service",), ())
+    found = look_into(image, ("demur.service",), ())
     bill = found["sbom"]
     assert bill["bomFormat"] == "CycloneDX"
-    assert bill["metadata"]["component"]["name"] == "probity-serve"
+    assert bill["metadata"]["component"]["name"] == "demur"
     named = {component["name"].lower().replace("_", "-") for component in bill["components"]}
-    assert named | {"probity-serve"} == set(found["distributions"]) | {"probity-serve"}
+    assert named | {"demur"} == set(found["distributions"]) | {"demur"}
 
 
 @pytest.mark.parametrize("image", [SERVICE, OFFLINE])
@@ -196,7 +196,7 @@ def test_packages_and_code_are_layers_of_their_own(image: str) -> None:
     assert packages.split()[1] in ("MB", "GB")
 
 
-@pytest.mark.parametrize(("image", "title"), [(SERVICE, "probity"), (OFFLINE, "probity-offline")])
+@pytest.mark.parametrize(("image", "title"), [(SERVICE, "demur"), (OFFLINE, "demur-offline")])
 def test_the_labels_say_what_it_is(image: str, title: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     labels = {name.removeprefix("org.opencontainers.image."): text for name, text in inspect(image)["Labels"].items()}
@@ -216,7 +216,7 @@ def test_the_offline_job_fits_a_bundle(tmp_path: Path) -> None:
         parent.chmod(0o755)
     options = ["--rm", *HARDENED, "--tmpfs=/tmp", f"--volume={work}:/work"]
     helped = podman("run", *options, OFFLINE, "fit", "--help")
-    assert "Usage: probity fit" in helped.stdout
+    assert "Usage: demur fit" in helped.stdout
     done = podman("run", *options, OFFLINE, "fit", "recipe.py", "--out", "bundle")
     assert "verified" in done.stdout
     assert (work / "bundle/manifest.json").is_file()
@@ -224,8 +224,8 @@ def test_the_offline_job_fits_a_bundle(tmp_path: Path) -> None:
 
 
 def test_the_offline_image_holds_no_compiler_and_no_installer() -> None:
-    found = look_into(OFFLINE, ("pip", "ensurepip", "torch", *OURS), (*COMPILERS, *INSTALLERS, "probity"))
+    found = look_into(OFFLINE, ("pip", "ensurepip", "torch", *OURS), (*COMPILERS, *INSTALLERS, "demur"))
     assert found["user"] == [10001, 10001]
-    assert found["modules"] == ["torch", "probity", "probity.service", "probity.offline"]
-    assert found["programs"] == ["probity"]
+    assert found["modules"] == ["torch", "demur", "demur.service", "demur.offline"]
+    assert found["programs"] == ["demur"]
     assert found["left"] == []

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from torch.onnx._internal.exporter import _registration
 
-import probity.offline.fit
-from probity.offline.report import figures, fit_figures
+import demur.offline.fit
+from demur.offline.report import figures, fit_figures
 from tests.support.small_fit import skip_export
 
 
@@ -33,7 +33,7 @@ def short_fits() -> Iterator[None]:
     without this; tests/offline/report looks at the pictures.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(probity.offline.fit, "check_whole_way", lambda *_: None)
+        patch.setattr(demur.offline.fit, "check_whole_way", lambda *_: None)
         for module in (figures, fit_figures):
             patch.setattr(module, "render", lambda *_: "data:,")
         yield

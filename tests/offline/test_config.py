@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from probity.offline.config import FitConfig, OptionError, StrategyName, WholeStrategyName, strategy_name
-from probity.offline.selection.registry import STRATEGIES
+from demur.offline.config import FitConfig, OptionError, StrategyName, WholeStrategyName, strategy_name
+from demur.offline.selection.registry import STRATEGIES
 
 BAD: list[tuple[str, list[Any]]] = [
     ("likelihood", ["poisson", None, ""]),

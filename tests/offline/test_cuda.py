@@ -22,26 +22,26 @@ from torch._subclasses.fake_tensor import (
 )
 
 from benchmarks.fit.networks.zoo import network_spec
-from probity.offline.config import FitConfig, StrategyName
-from probity.offline.data.held_out import HeldOut
-from probity.offline.data.likelihood import Regression, likelihood_of
-from probity.offline.data.shifts import SHIFTS, Kind, finite_shifts
-from probity.offline.fit import fit_bundle
-from probity.offline.jacobian.jacobian import SubnetworkJacobian
-from probity.offline.jacobian.plan import make_jacobian
-from probity.offline.laplace.ggn import add_curvature, add_squares, write_root
-from probity.offline.laplace.gram import Gram
-from probity.offline.laplace.noise import likeliest_noise
-from probity.offline.laplace.posterior import Spectrum
-from probity.offline.laplace.prior import sweep_log_likelihood
-from probity.offline.network.model_copy import private_copy
-from probity.offline.network.weights import WeightLayout
-from probity.offline.runtime.progress import silent
-from probity.offline.selection.context import SelectionContext, largest
-from probity.offline.selection.registry import STRATEGIES, select
-from probity.offline.selection.subnetwork import Subnetwork
-from probity.service import Predictor
-from probity.service.format.manifest import Task
+from demur.offline.config import FitConfig, StrategyName
+from demur.offline.data.held_out import HeldOut
+from demur.offline.data.likelihood import Regression, likelihood_of
+from demur.offline.data.shifts import SHIFTS, Kind, finite_shifts
+from demur.offline.fit import fit_bundle
+from demur.offline.jacobian.jacobian import SubnetworkJacobian
+from demur.offline.jacobian.plan import make_jacobian
+from demur.offline.laplace.ggn import add_curvature, add_squares, write_root
+from demur.offline.laplace.gram import Gram
+from demur.offline.laplace.noise import likeliest_noise
+from demur.offline.laplace.posterior import Spectrum
+from demur.offline.laplace.prior import sweep_log_likelihood
+from demur.offline.network.model_copy import private_copy
+from demur.offline.network.weights import WeightLayout
+from demur.offline.runtime.progress import silent
+from demur.offline.selection.context import SelectionContext, largest
+from demur.offline.selection.registry import STRATEGIES, select
+from demur.offline.selection.subnetwork import Subnetwork
+from demur.service import Predictor
+from demur.service.format.manifest import Task
 from tests.support.networks import build
 from tests.support.selections import CASE, OPTIONS, case_context
 
@@ -187,7 +187,7 @@ def noted() -> Iterator[list[np.ndarray]]:
         return largest(scores, size)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("probity.offline.selection.context.largest", by_scores)
+        patch.setattr("demur.offline.selection.context.largest", by_scores)
         yield seen
 
 

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-import probity.offline.job
-from probity.offline import FitConfig, fit_bundle
-from probity.offline.export.graph import export_variance
-from probity.offline.export.verify import VerificationError
-from probity.offline.selection.context import SelectionContext
-from probity.service import Predictor, read_bundle
-from probity.service.bundle import read_manifest
+import demur.offline.job
+from demur.offline import FitConfig, fit_bundle
+from demur.offline.export.graph import export_variance
+from demur.offline.export.verify import VerificationError
+from demur.offline.selection.context import SelectionContext
+from demur.service import Predictor, read_bundle
+from demur.service.bundle import read_manifest
 from tests import reference
 from tests.support.cases import CASES, Case
 from tests.support.tiers import quick_among
@@ -125,7 +125,7 @@ def test_same_seed_same_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     digests = []
     for attempt in range(2):
         torch.manual_seed(attempt)
-        monkeypatch.setattr(probity.offline.job, "default_budget", lambda _, gibibytes=4 + attempt: gibibytes * 2**30)
+        monkeypatch.setattr(demur.offline.job, "default_budget", lambda _, gibibytes=4 + attempt: gibibytes * 2**30)
         state = torch.get_rng_state()
         fit_bundle(
             case.model(),
@@ -190,7 +190,7 @@ def test_a_network_that_mixes_examples_is_refused_and_nothing_is_published(tmp_p
 
 def test_a_served_model_that_differs_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The verification is not a formality: export another network than the one fitted, and it is found out."""
-    import probity.offline.publish.exporter
+    import demur.offline.publish.exporter
 
     def changed(jacobian, example, outputs, factor, *features):  # type: ignore[no-untyped-def]
         other = copy.copy(jacobian)
@@ -199,7 +199,7 @@ def test_a_served_model_that_differs_is_refused(tmp_path: Path, monkeypatch: pyt
             next(other.model.parameters()).mul_(1.001)
         return export_variance(other, example, outputs, factor, *features)
 
-    monkeypatch.setattr(probity.offline.publish.exporter, "export_variance", changed)
+    monkeypatch.setattr(demur.offline.publish.exporter, "export_variance", changed)
     with pytest.raises(VerificationError, match="differs from torch in float64"):
         fit(BY_NAME["mlp-classification-2"], tmp_path / "bundle")
     assert list(tmp_path.iterdir()) == []

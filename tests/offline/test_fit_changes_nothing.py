@@ -7,16 +7,16 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-import probity.offline.fit
-import probity.offline.job
-import probity.offline.laplace.calibration
-import probity.offline.laplace.inference
-import probity.offline.publish.bundle
-import probity.offline.publish.exporter
-import probity.offline.publish.plain_answers
-import probity.offline.selection.select
-from probity.offline import fit_bundle
-from probity.service.bundle import read_bundle
+import demur.offline.fit
+import demur.offline.job
+import demur.offline.laplace.calibration
+import demur.offline.laplace.inference
+import demur.offline.publish.bundle
+import demur.offline.publish.exporter
+import demur.offline.publish.plain_answers
+import demur.offline.selection.select
+from demur.offline import fit_bundle
+from demur.service.bundle import read_bundle
 from tests.support.small_fit import CONFIG, Stop, batches, captured, network, skip_export, state
 
 
@@ -35,26 +35,26 @@ def test_success_changes_nothing_of_the_users_and_records_dropped_examples(tmp_p
 
 
 STAGES = {
-    "copied_model": probity.offline.job,
-    "check_input_spec": probity.offline.fit,
-    "collect_held_out": probity.offline.fit,
-    "select": probity.offline.selection.select,
-    "make_jacobian": probity.offline.job,
-    "accumulate_ggn": probity.offline.fit,
-    "fit_added_weights": probity.offline.fit,
-    "sweep_prior": probity.offline.laplace.inference,
-    "factor": probity.offline.laplace.inference,
-    "predict_held_out": probity.offline.laplace.calibration,
-    "suited": probity.offline.laplace.calibration,
-    "choose_scale": probity.offline.laplace.inference,
-    "export_variance": probity.offline.publish.exporter,
-    "make_manifest": probity.offline.publish.bundle,
-    "seal_bundle": probity.offline.publish.bundle,
-    "plain_jacobian": probity.offline.publish.plain_answers,
-    "verify": probity.offline.publish.exporter,
-    "foreign_rejection": probity.offline.publish.exporter,
-    "report_html": probity.offline.publish.bundle,
-    "reseal_manifest": probity.offline.publish.bundle,
+    "copied_model": demur.offline.job,
+    "check_input_spec": demur.offline.fit,
+    "collect_held_out": demur.offline.fit,
+    "select": demur.offline.selection.select,
+    "make_jacobian": demur.offline.job,
+    "accumulate_ggn": demur.offline.fit,
+    "fit_added_weights": demur.offline.fit,
+    "sweep_prior": demur.offline.laplace.inference,
+    "factor": demur.offline.laplace.inference,
+    "predict_held_out": demur.offline.laplace.calibration,
+    "suited": demur.offline.laplace.calibration,
+    "choose_scale": demur.offline.laplace.inference,
+    "export_variance": demur.offline.publish.exporter,
+    "make_manifest": demur.offline.publish.bundle,
+    "seal_bundle": demur.offline.publish.bundle,
+    "plain_jacobian": demur.offline.publish.plain_answers,
+    "verify": demur.offline.publish.exporter,
+    "foreign_rejection": demur.offline.publish.exporter,
+    "report_html": demur.offline.publish.bundle,
+    "reseal_manifest": demur.offline.publish.bundle,
 }
 
 
@@ -66,9 +66,9 @@ def test_a_failing_stage_changes_nothing_and_leaves_nothing_behind(
         raise Stop
 
     if stage in ("export_variance", "plain_jacobian", "verify", "foreign_rejection"):
-        monkeypatch.setattr(probity.offline.fit, "check_whole_way", lambda *_: None)
-        monkeypatch.setattr(probity.offline.publish.exporter, "export_variance", lambda *_: (b"graph", 18))
-        monkeypatch.setattr(probity.offline.publish.exporter, "verify", lambda *_: None)
+        monkeypatch.setattr(demur.offline.fit, "check_whole_way", lambda *_: None)
+        monkeypatch.setattr(demur.offline.publish.exporter, "export_variance", lambda *_: (b"graph", 18))
+        monkeypatch.setattr(demur.offline.publish.exporter, "verify", lambda *_: None)
     else:
         skip_export(monkeypatch)
     monkeypatch.setattr(STAGES[stage], stage, fails)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-import probity.service.bundle
-from probity.offline import fit_bundle
-from probity.service.bundle import BundleError
-from probity.service.format.files import write_file
+import demur.service.bundle
+from demur.offline import fit_bundle
+from demur.service.bundle import BundleError
+from demur.service.format.files import write_file
 from tests.support.small_fit import CONFIG, batches, network, skip_export
 
 
@@ -58,7 +58,7 @@ def test_a_full_disk_leaves_the_old_bundle(tmp_path: Path, monkeypatch: pytest.M
             raise OSError(errno.ENOSPC, "No space left on device", str(path))
         write_file(path, data)
 
-    monkeypatch.setattr(probity.service.bundle, "write_file", full)
+    monkeypatch.setattr(demur.service.bundle, "write_file", full)
     with pytest.raises(BundleError, match=r"bundle: could not be written \(No space left on device\) .*free some"):
         fit_bundle(network(), batches(), out, calibration_loader=batches(seed=1), config=CONFIG)
     assert len(calls) == written + 1

@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import nn
 
-import probity.offline.publish.exporter
-from probity.offline import fit_bundle
-from probity.offline.export.graph import export_jacobian
-from probity.offline.jacobian.plan import make_jacobian
-from probity.offline.network.model_copy import private_copy
-from probity.offline.network.weights import WeightLayout
-from probity.service.bundle import ImagePreprocessing, InputSpec
+import demur.offline.publish.exporter
+from demur.offline import fit_bundle
+from demur.offline.export.graph import export_jacobian
+from demur.offline.jacobian.plan import make_jacobian
+from demur.offline.network.model_copy import private_copy
+from demur.offline.network.weights import WeightLayout
+from demur.service.bundle import ImagePreprocessing, InputSpec
 from tests.support.small_fit import CONFIG, Batches, batches, captured, network, skip_export, state
 
 
@@ -141,7 +141,7 @@ def test_what_cannot_be_used_is_refused_before_the_export(
     given: dict[str, Any], error: type[Exception], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        probity.offline.publish.exporter, "export_variance", lambda *_: pytest.fail("the export was reached")
+        demur.offline.publish.exporter, "export_variance", lambda *_: pytest.fail("the export was reached")
     )
     model = given.get("model", network())
     before = state(model)

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from probity.service.bundle import Bundle, read_bundle
-from probity.service.maths.posterior_factor import CholeskyPosterior
+from demur.service.bundle import Bundle, read_bundle
+from demur.service.maths.posterior_factor import CholeskyPosterior
 
 pytestmark = pytest.mark.slow
 
@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[2]
 RECIPE = """
 import atexit, contextlib, os, pathlib, signal, torch
 from torch import nn
-from probity.offline import FitConfig
-from probity.offline.runtime import checkpoint
+from demur.offline import FitConfig
+from demur.offline.runtime import checkpoint
 
 checkpoint.EVERY_SECONDS = 1e-9
 
@@ -58,7 +58,7 @@ def model():
 def train_data(): return batches(8, 1)
 def calibration_data(): return batches(6, 2)
 """
-CLI = [sys.executable, "-m", "probity"]
+CLI = [sys.executable, "-m", "demur"]
 TORCHRUN = [
     sys.executable,
     "-m",
@@ -66,7 +66,7 @@ TORCHRUN = [
     "--standalone",
     "--nproc-per-node=2",
     "-m",
-    "probity",
+    "demur",
 ]
 
 

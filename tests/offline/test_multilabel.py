@@ -8,15 +8,15 @@ import pytest
 import torch
 from torch import nn
 
-from probity.offline import FitConfig, fit_bundle
-from probity.offline.evaluation.evaluate import evaluate
-from probity.offline.export.standalone.file import export_standalone
-from probity.offline.fit import dry_run
-from probity.offline.job import LABELS_NOTE
-from probity.service.bundle import read_bundle
-from probity.service.inference.onnx_runtime import onnxruntime
-from probity.service.inference.predictor import Predictor
-from probity.service.maths.outcomes import LabelOutcomes
+from demur.offline import FitConfig, fit_bundle
+from demur.offline.evaluation.evaluate import evaluate
+from demur.offline.export.standalone.file import export_standalone
+from demur.offline.fit import dry_run
+from demur.offline.job import LABELS_NOTE
+from demur.service.bundle import read_bundle
+from demur.service.inference.onnx_runtime import onnxruntime
+from demur.service.inference.predictor import Predictor
+from demur.service.maths.outcomes import LabelOutcomes
 from tests import reference
 
 pytestmark = pytest.mark.usefixtures("short_fits")

@@ -10,10 +10,10 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from probity.offline.config import FitConfig
-from probity.offline.fit import fit_bundle
-from probity.offline.network.given_network import class_names_of
-from probity.service.inference.predictor import Predictor
+from demur.offline.config import FitConfig
+from demur.offline.fit import fit_bundle
+from demur.offline.network.given_network import class_names_of
+from demur.service.inference.predictor import Predictor
 
 DRAW = np.random.default_rng(0)
 X = DRAW.normal(size=(300, 3)) * [1, 20, 0.1] + [0, 5, 1]

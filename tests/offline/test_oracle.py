@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from probity.offline.data.likelihood import likelihood_of
-from probity.offline.jacobian.jacobian import SubnetworkJacobian
-from probity.offline.jacobian.plan import make_jacobian
-from probity.offline.laplace.ggn import accumulate_ggn
-from probity.offline.laplace.posterior import factor, posterior_precision
-from probity.offline.network.model_copy import private_copy
-from probity.offline.network.weights import WeightLayout
-from probity.service.maths.predictive import functional_variance, link_approx
+from demur.offline.data.likelihood import likelihood_of
+from demur.offline.jacobian.jacobian import SubnetworkJacobian
+from demur.offline.jacobian.plan import make_jacobian
+from demur.offline.laplace.ggn import accumulate_ggn
+from demur.offline.laplace.posterior import factor, posterior_precision
+from demur.offline.network.model_copy import private_copy
+from demur.offline.network.weights import WeightLayout
+from demur.service.maths.predictive import functional_variance, link_approx
 from tests import reference
 from tests.support.cases import CASES, Case
 

@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from probity.offline.data.likelihood import likelihood_of
-from probity.offline.jacobian.plan import make_jacobian
-from probity.offline.laplace.ggn import accumulate_ggn
-from probity.offline.laplace.posterior import factor, posterior_precision
-from probity.offline.network.model_copy import private_copy
-from probity.offline.network.weights import WeightLayout
-from probity.service.maths.predictive import functional_variance
+from demur.offline.data.likelihood import likelihood_of
+from demur.offline.jacobian.plan import make_jacobian
+from demur.offline.laplace.ggn import accumulate_ggn
+from demur.offline.laplace.posterior import factor, posterior_precision
+from demur.offline.network.model_copy import private_copy
+from demur.offline.network.weights import WeightLayout
+from demur.service.maths.predictive import functional_variance
 from tests.support.cases import CASES, Case
 
 laplace = pytest.importorskip("laplace", reason="the peer, laplace-torch, is not installed (make test installs it)")

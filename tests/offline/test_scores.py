@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-import probity.offline.laplace.scoring
-from probity.cli import app
-from probity.offline import FitConfig, fit_bundle
-from probity.offline.config import OptionError
-from probity.offline.export.standalone.file import export_standalone
-from probity.offline.export.standalone.verify import open_model, run_standalone
-from probity.offline.laplace.scoring import compare
-from probity.service.bundle import BundleError, ManifestError, read_bundle, reseal_manifest, seal_bundle
-from probity.service.codec.answers import predictions_json
-from probity.service.inference.graph import GraphOutputs
-from probity.service.inference.prediction import Predictive
-from probity.service.inference.predictor import Predictor
-from probity.service.maths.fused_score import FusedScore
-from probity.service.maths.scores import CLASSIFICATION_SCORES, FEATURE_SCORES
+import demur.offline.laplace.scoring
+from demur.cli import app
+from demur.offline import FitConfig, fit_bundle
+from demur.offline.config import OptionError
+from demur.offline.export.standalone.file import export_standalone
+from demur.offline.export.standalone.verify import open_model, run_standalone
+from demur.offline.laplace.scoring import compare
+from demur.service.bundle import BundleError, ManifestError, read_bundle, reseal_manifest, seal_bundle
+from demur.service.codec.answers import predictions_json
+from demur.service.inference.graph import GraphOutputs
+from demur.service.inference.prediction import Predictive
+from demur.service.inference.predictor import Predictor
+from demur.service.maths.fused_score import FusedScore
+from demur.service.maths.scores import CLASSIFICATION_SCORES, FEATURE_SCORES
 from tests.support.small_fit import CONFIG, batches, network
 from tests.support.tiers import quick_among
 
@@ -108,7 +108,7 @@ def test_foreign_data_take_the_place_of_synthetic_shifts(tmp_path: Path, monkeyp
         seen.append([f"{name} {len(outputs.mean)}" for name, outputs in others.items()])
         return compare(config, ordinary, others)
 
-    monkeypatch.setattr(probity.offline.laplace.scoring, "compare", watching)
+    monkeypatch.setattr(demur.offline.laplace.scoring, "compare", watching)
     config = CONFIG.model_copy(update={"score": "fused"})
     held_out = batches(120, seed=1)
     out = fit_bundle(

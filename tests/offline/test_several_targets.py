@@ -9,15 +9,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from probity.offline import FitConfig, fit_bundle
-from probity.offline.evaluation.evaluate import evaluate
-from probity.offline.export.standalone.file import export_standalone
-from probity.service.bundle import read_bundle
-from probity.service.format.manifest_json import manifest_from_json
-from probity.service.format.rules import ManifestError
-from probity.service.inference.onnx_runtime import onnxruntime
-from probity.service.inference.predictor import Predictor
-from probity.service.schemas import PredictResponse
+from demur.offline import FitConfig, fit_bundle
+from demur.offline.evaluation.evaluate import evaluate
+from demur.offline.export.standalone.file import export_standalone
+from demur.service.bundle import read_bundle
+from demur.service.format.manifest_json import manifest_from_json
+from demur.service.format.rules import ManifestError
+from demur.service.inference.onnx_runtime import onnxruntime
+from demur.service.inference.predictor import Predictor
+from demur.service.schemas import PredictResponse
 from tests import reference
 from tests.support.client import serving
 from tests.support.manifests import document

@@ -10,18 +10,18 @@ import torch
 from torch import Tensor, nn
 from typer.testing import CliRunner
 
-from probity.cli import app
-from probity.offline import FitConfig, fit_bundle
-from probity.offline.config import OptionError
-from probity.offline.data.held_out import HeldOut
-from probity.offline.data.likelihood import Classification
-from probity.offline.export.standalone.file import export_standalone
-from probity.offline.export.standalone.verify import open_model, run_standalone
-from probity.offline.job import Job
-from probity.offline.laplace.scoring import ChosenScore, HeldOutOutputs, choose_score
-from probity.service.bundle import read_manifest
-from probity.service.inference.predictor import Predictor
-from probity.service.maths.fused_score import LargestSurprise
+from demur.cli import app
+from demur.offline import FitConfig, fit_bundle
+from demur.offline.config import OptionError
+from demur.offline.data.held_out import HeldOut
+from demur.offline.data.likelihood import Classification
+from demur.offline.export.standalone.file import export_standalone
+from demur.offline.export.standalone.verify import open_model, run_standalone
+from demur.offline.job import Job
+from demur.offline.laplace.scoring import ChosenScore, HeldOutOutputs, choose_score
+from demur.service.bundle import read_manifest
+from demur.service.inference.predictor import Predictor
+from demur.service.maths.fused_score import LargestSurprise
 from tests.support.small_fit import CONFIG, Batches, batches, network
 
 pytestmark = pytest.mark.usefixtures("short_fits")

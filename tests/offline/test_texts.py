@@ -10,10 +10,10 @@ from onnx import helper, numpy_helper
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from probity.offline import FitConfig, fit_bundle
-from probity.offline.evaluation.evaluate import evaluate
-from probity.offline.recipes.run import dry_run_recipe, evaluate_recipe, fit_recipe
-from probity.service.inference.predictor import Predictor
+from demur.offline import FitConfig, fit_bundle
+from demur.offline.evaluation.evaluate import evaluate
+from demur.offline.recipes.run import dry_run_recipe, evaluate_recipe, fit_recipe
+from demur.service.inference.predictor import Predictor
 from tests.support.bundles import WORDS, tokenizer_json
 
 RNG = np.random.default_rng(0)
@@ -159,7 +159,7 @@ RECIPE = f"""
 import torch
 from tokenizers import Tokenizer
 from torch import nn
-from probity import FitConfig
+from demur import FitConfig
 
 config = FitConfig(subnetwork_size=20)
 tokenizer = Tokenizer.from_str({TOKENIZER.to_str()!r})

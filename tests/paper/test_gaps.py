@@ -46,7 +46,7 @@ def test_a_split_keeps_ordinary_rows_and_is_standardised_by_those_that_train(mad
         assert not ((part.x > low) & (part.x < high)).any()
 
 
-@pytest.mark.skipif("PROBITY_DATA_DIR" not in os.environ, reason="needs the benchmark data")
+@pytest.mark.skipif("DEMUR_DATA_DIR" not in os.environ, reason="needs the benchmark data")
 def test_the_gap_of_a_toy_is_the_middle_third_of_its_rows() -> None:
     found = load("matern_1d", 0)
     low, high = found.gap.x.min(), found.gap.x.max()

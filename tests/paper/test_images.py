@@ -11,6 +11,8 @@ from torch import nn
 from benchmarks.experiments.frontier.methods import Method
 from benchmarks.experiments.frontier.networks import PhotoNetwork
 from benchmarks.experiments.training import Recipe, paper_schedule, train
+from demur.offline.data.likelihood import class_log_likelihood
+from demur.offline.runtime.progress import silent
 from paper.images.baselines.diagonal_laplace import DiagonalLaplace
 from paper.images.baselines.natural_gradient import (
     STARTS,
@@ -27,8 +29,6 @@ from paper.images.problems import Problem
 from paper.images.quality import by_kind, metrics, rejection, score
 from paper.images.summary import summarise
 from paper.published import image_tables, ood_auroc
-from probity.offline.data.likelihood import class_log_likelihood
-from probity.offline.runtime.progress import silent
 from tests import reference
 
 CPU = torch.device("cpu")

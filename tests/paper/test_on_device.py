@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
+from demur.offline import FitConfig, fit_bundle
+from demur.service.bundle import read_bundle
+from demur.service.inference.predictor import Predictor
 from paper.images.on_device import predictive
-from probity.offline import FitConfig, fit_bundle
-from probity.service.bundle import read_bundle
-from probity.service.inference.predictor import Predictor
 
 
 @pytest.mark.parametrize("options", [{}, {"variance_of": 2}], ids=["all", "top"])

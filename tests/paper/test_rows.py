@@ -11,6 +11,7 @@ import torch
 from benchmarks.core.harness import MeasurementError
 from benchmarks.core.settings import Settings
 from benchmarks.experiments import kept
+from demur.offline.runtime.progress import silent
 from paper.images import run
 from paper.images.plot import STYLES
 from paper.images.problems import Problem
@@ -22,7 +23,6 @@ from paper.images.summary import (
     PUBLISHED_ROWS,
 )
 from paper.images.trained import NETWORKS, Networks, Scale
-from probity.offline.runtime.progress import silent
 
 SCALE = Scale("small CNN", 60, 8, 20, 50, 1, 1, 1)
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from probity.service.bundle import InputSpec
-from probity.service.inference.predictor import Predictor
+from demur.service.bundle import InputSpec
+from demur.service.inference.predictor import Predictor
 from tests.support.bundles import FEATURE_SPEC, IMAGE_SPEC, Synthetic, write_linear, write_tokens
 from tests.support.client import Client, serving
 from tests.support.tamper import copy_bundle

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probity.service.codec.answers import FIELDS, View, predictions_json
-from probity.service.inference.predictor import Predictor
-from probity.service.schemas import ClassificationPrediction, RegressionPrediction, ValueVarianceParts, VarianceParts
+from demur.service.codec.answers import FIELDS, View, predictions_json
+from demur.service.inference.predictor import Predictor
+from demur.service.schemas import ClassificationPrediction, RegressionPrediction, ValueVarianceParts, VarianceParts
 from tests.support.added import ADDED, added_variance, write_added
 from tests.support.bundles import FEATURE_SPEC, Synthetic
 from tests.support.client import Client, serving

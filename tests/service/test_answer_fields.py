@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probity.service.codec.answers import FIELDS, USUAL, rounded
-from probity.service.inference.predictor import Predictor
+from demur.service.codec.answers import FIELDS, USUAL, rounded
+from demur.service.inference.predictor import Predictor
 from tests.support.bundles import FEATURE_SPEC, Synthetic, write_linear
 from tests.support.client import Client, problem, serving
 

@@ -12,15 +12,15 @@ import pytest
 from PIL import Image
 from pydantic import BaseModel
 
-from probity.service.app import create_app
-from probity.service.bundle import SEAL, read_bundle
-from probity.service.inference.policy import Policy
-from probity.service.inference.predictor import Predictor
-from probity.service.maths.outcomes import RegressionOutcomes
-from probity.service.models.repository import Repository
-from probity.service.routes.predict import ERRORS
-from probity.service.runtime import Runtime
-from probity.service.schemas import (
+from demur.service.app import create_app
+from demur.service.bundle import SEAL, read_bundle
+from demur.service.inference.policy import Policy
+from demur.service.inference.predictor import Predictor
+from demur.service.maths.outcomes import RegressionOutcomes
+from demur.service.models.repository import Repository
+from demur.service.routes.predict import ERRORS
+from demur.service.runtime import Runtime
+from demur.service.schemas import (
     ClassificationPrediction,
     Health,
     Interval,
@@ -30,7 +30,7 @@ from probity.service.schemas import (
     Timing,
     Uncertainty,
 )
-from probity.service.settings import Settings
+from demur.service.settings import Settings
 from tests.support.bundles import FEATURE_SPEC, Synthetic, slow_threshold, write_linear
 from tests.support.client import Client, base64_text, encoded, problem, serving
 from tests.support.tamper import load_json
@@ -289,7 +289,7 @@ def test_two_services_in_one_process_share_nothing(classification: Synthetic, re
         assert one.get("/model").json()["task"] == "classification"
         assert other.get("/model").json()["task"] == "regression"
         assert one.app.state.runtime.metrics.registry is not other.app.state.runtime.metrics.registry
-    assert create_app(Predictor.load(classification.path), Settings()).title == "Probity"
+    assert create_app(Predictor.load(classification.path), Settings()).title == "Demur"
 
 
 def test_a_bug_in_loading_the_bundles_of_the_start_is_in_the_log(

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from probity.service.bundle import ImagePreprocessing, InputSpec
-from probity.service.codec.decoding import NPY
-from probity.service.inference.predictor import Predictor
-from probity.service.settings import Settings
+from demur.service.bundle import ImagePreprocessing, InputSpec
+from demur.service.codec.decoding import NPY
+from demur.service.inference.predictor import Predictor
+from demur.service.settings import Settings
 from tests.support.bundles import Synthetic, write_linear
 from tests.support.client import PROBLEM_TYPE, Client, encoded, problem, serving
 from tests.support.requests import BAD_IMAGE_REQUESTS, BAD_REQUESTS, GOOD, JSON, Bad, bad_image, image_file

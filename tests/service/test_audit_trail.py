@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probity.service.app import create_app
-from probity.service.inference.predictor import Predictor
-from probity.service.security.api_keys import new_key
-from probity.service.settings import Settings
+from demur.service.app import create_app
+from demur.service.inference.predictor import Predictor
+from demur.service.security.api_keys import new_key
+from demur.service.settings import Settings
 from tests.support.batching import until
 from tests.support.bundles import Synthetic, rewrite
 from tests.support.client import Client, problem, serving
@@ -132,7 +132,7 @@ def test_what_happens_to_the_service_has_a_line_too(
     assert [line["event"] for line in events] == names
     assert {line["process"] for line in events} == {os.getpid()}
     started, loaded, refused, swapped, pinned, unloaded, _ = events
-    assert "PROBITY_REQUEST_TIMEOUT_SECONDS=7" in started["settings"]
+    assert "DEMUR_REQUEST_TIMEOUT_SECONDS=7" in started["settings"]
     assert (loaded["model"], loaded["version"], loaded["replaced"]) == ("synthetic", "1", None)
     assert (refused["place"], "model.onnx" in refused["problem"]) == (str(second), True)
     assert swapped["replaced"] == loaded["digest"] != swapped["digest"]
@@ -154,7 +154,7 @@ def test_a_file_that_cannot_be_written_is_known_at_the_start(
 ) -> None:
     missing = tmp_path / "missing" / "audit"
     status, _, message = run_to_end(
-        str(classification.path), "--port", "0", PROBITY_AUDIT_FILE=str(missing), PROBITY_WORKERS=workers
+        str(classification.path), "--port", "0", DEMUR_AUDIT_FILE=str(missing), DEMUR_WORKERS=workers
     )
     assert status == 2
     assert message.startswith(f"error: {missing}: cannot be written (No such file or directory)")
@@ -164,10 +164,10 @@ def test_a_file_that_cannot_be_written_is_known_at_the_start(
 @pytest.mark.slow
 def test_workers_share_the_file(classification: Synthetic, tmp_path: Path) -> None:
     file = tmp_path / "audit.jsonl"
-    variables = {"PROBITY_AUDIT_FILE": str(file), "PROBITY_AUDIT_BYTES": "100000"}
+    variables = {"DEMUR_AUDIT_FILE": str(file), "DEMUR_AUDIT_BYTES": "100000"}
     body = json.dumps({"inputs": np.zeros((2, 4)).tolist()}).encode()
     ids = set()
-    with running(classification.path, PROBITY_WORKERS="2", **variables) as server:
+    with running(classification.path, DEMUR_WORKERS="2", **variables) as server:
         for _ in range(40):
             status, _, answer = server.request("POST", "/predict", body, {"Content-Type": "application/json"})
             assert status == 200
@@ -202,7 +202,7 @@ def test_without_keys_there_is_no_name(classification: Synthetic, tmp_path: Path
 
 
 def test_standard_output_takes_the_lines_beside_the_log(classification: Synthetic, tmp_path: Path) -> None:
-    with running(classification.path, PROBITY_AUDIT_FILE="-", PROBITY_LOG_FORMAT="json") as server:
+    with running(classification.path, DEMUR_AUDIT_FILE="-", DEMUR_LOG_FORMAT="json") as server:
         body = json.dumps({"inputs": ROWS}).encode()
         status, _, answer = server.request("POST", "/predict", body, {"Content-Type": "application/json"})
         assert status == 200

@@ -15,16 +15,16 @@ import numpy as np
 import pytest
 
 from benchmarks.core.memory import peak_bytes, reset_peak, resident_bytes
-from probity.service.bundle import CALIBRATION, MANIFEST, MODEL, POSTERIOR, InputSpec, read_manifest
-from probity.service.codec.arrays import InputError, InputLimits
-from probity.service.codec.decoding import FieldError, NotJson, from_json, from_npy
-from probity.service.codec.json_limits import JsonLimits
-from probity.service.format.calibration_tensors import calibration_from_bytes
-from probity.service.format.files import BundleError
-from probity.service.format.posterior_tensors import posterior_from_bytes
-from probity.service.format.seal import manifest_from_bytes
-from probity.service.inference.onnx_subgraph import extract_subgraph
-from probity.service.inference.onnx_wire import WireError
+from demur.service.bundle import CALIBRATION, MANIFEST, MODEL, POSTERIOR, InputSpec, read_manifest
+from demur.service.codec.arrays import InputError, InputLimits
+from demur.service.codec.decoding import FieldError, NotJson, from_json, from_npy
+from demur.service.codec.json_limits import JsonLimits
+from demur.service.format.calibration_tensors import calibration_from_bytes
+from demur.service.format.files import BundleError
+from demur.service.format.posterior_tensors import posterior_from_bytes
+from demur.service.format.seal import manifest_from_bytes
+from demur.service.inference.onnx_subgraph import extract_subgraph
+from demur.service.inference.onnx_wire import WireError
 from tests.support.server import ROOT
 
 GOLDEN = ROOT / "tests" / "golden" / "v1" / "bundle"

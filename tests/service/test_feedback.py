@@ -12,13 +12,13 @@ import pytest
 from itsdangerous import TimestampSigner
 from itsdangerous.encoding import base64_encode
 
-from probity.service.feedback import receipts
-from probity.service.feedback.receipts import ReceiptSigner
-from probity.service.inference.policy import Policy
-from probity.service.inference.predictor import Predictor
-from probity.service.maths.accuracy_evidence import LEVEL
-from probity.service.security.api_keys import new_key
-from probity.service.settings import Settings
+from demur.service.feedback import receipts
+from demur.service.feedback.receipts import ReceiptSigner
+from demur.service.inference.policy import Policy
+from demur.service.inference.predictor import Predictor
+from demur.service.maths.accuracy_evidence import LEVEL
+from demur.service.security.api_keys import new_key
+from demur.service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.client import Client, problem, serving
 from tests.support.outcomes import keeping_outcomes
@@ -80,11 +80,11 @@ def test_labels_are_counted_by_what_was_decided(watched: Client) -> None:
         series = f'{{decision="{decision}",{model}}}'
         expected[series] = expected.get(series, 0) + 1
         right[series] = right.get(series, 0) + correct
-    assert samples(watched, "probity_feedback_examples_total") == expected
-    assert samples(watched, "probity_feedback_correct_total") == {k: v for k, v in right.items() if v}
-    confidences = samples(watched, "probity_feedback_bin_confidence_total")
+    assert samples(watched, "demur_feedback_examples_total") == expected
+    assert samples(watched, "demur_feedback_correct_total") == {k: v for k, v in right.items() if v}
+    confidences = samples(watched, "demur_feedback_bin_confidence_total")
     assert sum(confidences.values()) == pytest.approx(sum(one["probability"] for one in answer["predictions"]))
-    assert sum(samples(watched, "probity_feedback_bin_correct_total").values()) == 2
+    assert sum(samples(watched, "demur_feedback_bin_correct_total").values()) == 2
 
 
 def test_the_first_label_stays_and_null_is_not_known_yet(watched: Client) -> None:
@@ -94,7 +94,7 @@ def test_the_first_label_stays_and_null_is_not_known_yet(watched: Client) -> Non
     second = send(watched, receipt=answer["receipt"], labels=[OTHERS[labels[0]], labels[1], None])
     assert (first["counted"], first["already_labelled"]) == (1, 0)
     assert (second["counted"], second["already_labelled"]) == (1, 1)
-    assert sum(samples(watched, "probity_feedback_correct_total").values()) == 2
+    assert sum(samples(watched, "demur_feedback_correct_total").values()) == 2
 
 
 def test_labels_of_v2_requests_too(watched: Client) -> None:
@@ -116,12 +116,10 @@ def test_a_regression_counts_intervals_that_hold_the_truth(regression: Synthetic
         low, high = np.array(found[0]["low"]) + 1e-4, np.array(found[1]["high"])  # ends are rounded
         values = [low.tolist(), (high + 1).tolist(), None]
         assert send(client, receipt=answer["receipt"], values=values)["counted"] == 2
-        assert sum(samples(client, "probity_feedback_correct_total").values()) == 1
+        assert sum(samples(client, "demur_feedback_correct_total").values()) == 1
         means = [np.array(one["mean"]) for one in answer["predictions"]]
         expected = np.square(means[0] - low).mean() + np.square(means[1] - high - 1).mean()
-        assert sum(samples(client, "probity_feedback_squared_error_total").values()) == pytest.approx(
-            expected, rel=1e-5
-        )
+        assert sum(samples(client, "demur_feedback_squared_error_total").values()) == pytest.approx(expected, rel=1e-5)
         for wrong in ([1.0], [[1.0], [1.0], [1.0]], ["1", None, None], [[1e200, 1.0], None, None], [True, None, None]):
             assert "expected" in refused(client, 422, "field", receipt=answer["receipt"], values=wrong)
 
@@ -131,7 +129,7 @@ def test_intervals_are_expected_to_hold_what_they_hold_surely(regression: Synthe
     path = keeping_outcomes(regression.path, tmp_path / "bundle", 100)
     settings = Settings(feedback_secret_file=secret_file(tmp_path))
     with serving(Predictor.load(path, policy=Policy(interval_level=0.9)), settings) as client:
-        (found,) = samples(client, "probity_expected_accuracy").values()
+        (found,) = samples(client, "demur_expected_accuracy").values()
     drawn = np.random.default_rng(0).random((20_000, 100))
     assert found == pytest.approx(np.quantile(np.sort(drawn, axis=1)[:, 90], 0.05), abs=0.003)
 
@@ -144,7 +142,7 @@ def test_the_models_own_rule_decides_what_is_counted(classification: Synthetic, 
             body = json.dumps({"inputs": ROWS})
             answer = client.request("POST", f"/predict{rate}", content=body).json()
             send(client, receipt=answer["receipt"], labels=["class 0"] * 3)
-            counted.append(samples(client, "probity_feedback_examples_total"))
+            counted.append(samples(client, "demur_feedback_examples_total"))
     assert counted[0] == counted[1]
 
 
@@ -166,7 +164,7 @@ def test_the_models_own_rule_decides_what_is_counted(classification: Synthetic, 
 def test_labels_that_do_not_fit_are_refused_and_none_is_counted(watched: Client, body: Json, message: str) -> None:
     answer = predict(watched)
     assert re.match(message, refused(watched, 422, "field", receipt=answer["receipt"], **body))
-    assert not samples(watched, "probity_feedback_examples_total")
+    assert not samples(watched, "demur_feedback_examples_total")
 
 
 @pytest.mark.parametrize(
@@ -237,7 +235,7 @@ def test_a_receipt_is_taken_for_so_long(classification: Synthetic, tmp_path: Pat
             if age < 3600:
                 assert send(client, **body)["counted"] == 1
             else:
-                assert "PROBITY_FEEDBACK_MAX_AGE_SECONDS" in refused(client, 422, "field", **body)
+                assert "DEMUR_FEEDBACK_MAX_AGE_SECONDS" in refused(client, 422, "field", **body)
 
 
 def test_a_receipt_of_a_bundle_that_is_not_served(watched: Client) -> None:
@@ -260,7 +258,7 @@ def test_labels_in_another_order_than_the_answers(watched: Client) -> None:
         labels = [one["label"] for one in answer["predictions"]]
         found = send(watched, receipt=answer["receipt"], labels=labels)
         assert (found["examples"], found["counted"]) == (len(labels), len(labels))
-    assert sum(samples(watched, "probity_feedback_correct_total").values()) == 6
+    assert sum(samples(watched, "demur_feedback_correct_total").values()) == 6
 
 
 def test_equal_answers_have_labels_of_their_own(watched: Client) -> None:
@@ -271,7 +269,7 @@ def test_equal_answers_have_labels_of_their_own(watched: Client) -> None:
 def test_without_a_secret_there_is_no_feedback(client: Client) -> None:
     assert "receipt" not in predict(client)
     assert "receipt" not in post(client, GOOD).json()["parameters"]
-    assert "PROBITY_FEEDBACK_SECRET_FILE" in refused(client, 404, "feedback_off", receipt="a", labels=["class 0"])
+    assert "DEMUR_FEEDBACK_SECRET_FILE" in refused(client, 404, "feedback_off", receipt="a", labels=["class 0"])
 
 
 def test_degraded_answers_are_counted_by_themselves(classification: Synthetic, tmp_path: Path) -> None:
@@ -280,7 +278,7 @@ def test_degraded_answers_are_counted_by_themselves(classification: Synthetic, t
         answer = predict(client)
         assert answer["degraded"]
         assert send(client, receipt=answer["receipt"], labels=["class 0"] * 3)["counted"] == 3
-        assert all('decision="degraded"' in series for series in samples(client, "probity_feedback_examples_total"))
+        assert all('decision="degraded"' in series for series in samples(client, "demur_feedback_examples_total"))
 
 
 def test_of_a_degraded_regression_without_intervals_nothing_is_known(regression: Synthetic, tmp_path: Path) -> None:
@@ -299,16 +297,16 @@ def test_accuracy_below_the_certified_one_is_shown(classification: Synthetic, tm
     predictor = Predictor.load(path, policy=Policy(accepted_accuracy=0.7))
     assert predictor.decision.expected_accuracy == 0.7
     with serving(predictor, Settings(feedback_secret_file=secret_file(tmp_path))) as client:
-        assert [*samples(client, "probity_expected_accuracy").values()] == [0.7]
-        assert [*samples(client, "probity_accuracy_martingale").values()] == [1]
+        assert [*samples(client, "demur_expected_accuracy").values()] == [0.7]
+        assert [*samples(client, "demur_accuracy_martingale").values()] == [1]
         rows = np.random.default_rng(0).normal(size=(400, 4)).tolist()
         answer = predict(client, rows)
         labels = [one["label"] for one in answer["predictions"]]
         send(client, receipt=answer["receipt"], labels=labels)
-        assert next(iter(samples(client, "probity_accuracy_martingale").values())) < 1
+        assert next(iter(samples(client, "demur_accuracy_martingale").values())) < 1
         answer = predict(client, rows)
         send(client, receipt=answer["receipt"], labels=[OTHERS[one["label"]] for one in answer["predictions"]])
-        assert next(iter(samples(client, "probity_accuracy_martingale").values())) >= LEVEL
+        assert next(iter(samples(client, "demur_accuracy_martingale").values())) >= LEVEL
 
 
 def test_without_a_certificate_held_out_data_say_what_to_expect(classification: Synthetic, tmp_path: Path) -> None:
@@ -351,7 +349,7 @@ def test_a_secret_that_cannot_be_used_is_known_at_the_start(
 ) -> None:
     short = secret_file(tmp_path, "changeme")
     status, _, message = run_to_end(
-        str(classification.path), "--port", "0", PROBITY_FEEDBACK_SECRET_FILE=str(short), PROBITY_WORKERS=workers
+        str(classification.path), "--port", "0", DEMUR_FEEDBACK_SECRET_FILE=str(short), DEMUR_WORKERS=workers
     )
     assert status == 2
     assert message.startswith(f"error: {short}, line 1: found 8 bytes, expected a secret of at least 32 bytes")
@@ -367,14 +365,14 @@ def ask(server: Server, path: str, body: Json) -> Json:
 
 def total(server: Server, name: str) -> float:
     lines = server.request("GET", "/metrics")[2].decode().splitlines()
-    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"probity_{name}{{"))
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"demur_{name}{{"))
 
 
 def test_one_replica_answers_and_another_takes_the_labels(classification: Synthetic, tmp_path: Path) -> None:
     """Also once the first one was killed, and by a secret that the second one no longer signs with."""
     (tmp_path / "later").mkdir()
     files = secret_file(tmp_path), secret_file(tmp_path / "later", OTHER_SECRET, SECRET)
-    first, second = ({"PROBITY_FEEDBACK_SECRET_FILE": str(file)} for file in files)
+    first, second = ({"DEMUR_FEEDBACK_SECRET_FILE": str(file)} for file in files)
     with running(classification.path, **first) as one, running(classification.path, **second) as other:
         answers = [ask(one, "/predict", {"inputs": ROWS}) for _ in range(2)]
         for number, answer in enumerate(answers):
@@ -392,7 +390,7 @@ def test_one_replica_answers_and_another_takes_the_labels(classification: Synthe
 
 @pytest.mark.slow
 def test_workers_count_together_and_share_the_evidence(classification: Synthetic, tmp_path: Path) -> None:
-    variables = {"PROBITY_FEEDBACK_SECRET_FILE": str(secret_file(tmp_path)), "PROBITY_WORKERS": "2"}
+    variables = {"DEMUR_FEEDBACK_SECRET_FILE": str(secret_file(tmp_path)), "DEMUR_WORKERS": "2"}
     with running(keeping_outcomes(classification.path, tmp_path / "bundle", 500, 0), **variables) as server:
         assert total(server, "accuracy_martingale") == 1
         for _ in range(12):

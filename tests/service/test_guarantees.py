@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probity.service.bundle import BundleError, read_bundle
-from probity.service.inference.policy import Policy
-from probity.service.inference.predictor import Predictor
-from probity.service.maths.certified import CertifiedRule, certify
-from probity.service.maths.class_rules import ClassRules
-from probity.service.maths.outcomes import ClassOutcomes
-from probity.service.maths.prediction_sets import conformal_quantile, set_scores
-from probity.service.maths.predictive import gaussian_interval
-from probity.service.models.loading import load_named
-from probity.service.settings import Settings
+from demur.service.bundle import BundleError, read_bundle
+from demur.service.inference.policy import Policy
+from demur.service.inference.predictor import Predictor
+from demur.service.maths.certified import CertifiedRule, certify
+from demur.service.maths.class_rules import ClassRules
+from demur.service.maths.outcomes import ClassOutcomes
+from demur.service.maths.prediction_sets import conformal_quantile, set_scores
+from demur.service.maths.predictive import gaussian_interval
+from demur.service.models.loading import load_named
+from demur.service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.client import Client, serving
 from tests.support.outcomes import SET_SCORE, draw_inputs, draw_targets, keeping_outcomes

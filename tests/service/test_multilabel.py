@@ -10,14 +10,14 @@ import pandas as pd
 import pytest
 from pyarrow import parquet
 
-from probity.scoring.job import score_file
-from probity.service.bundle import BundleError
-from probity.service.format.manifest_json import manifest_from_json
-from probity.service.format.rules import ManifestError
-from probity.service.inference.policy import Policy
-from probity.service.inference.predictor import PlainPrediction, Prediction, Predictor
-from probity.service.schemas import PredictResponse
-from probity.service.settings import Settings
+from demur.scoring.job import score_file
+from demur.service.bundle import BundleError
+from demur.service.format.manifest_json import manifest_from_json
+from demur.service.format.rules import ManifestError
+from demur.service.inference.policy import Policy
+from demur.service.inference.predictor import PlainPrediction, Prediction, Predictor
+from demur.service.schemas import PredictResponse
+from demur.service.settings import Settings
 from tests import reference
 from tests.support.bundles import FEATURE_SPEC, Synthetic, write_linear
 from tests.support.client import Client, problem, serving
@@ -115,11 +115,11 @@ def test_labels_that_become_known_are_counted(client: Client) -> None:
     assert response.json()["counted"] == 2
     metrics = client.get("/metrics").text.splitlines()
     counts = {
-        what: sum(float(line.split()[-1]) for line in metrics if line.startswith(f"probity_feedback_{what}{{"))
+        what: sum(float(line.split()[-1]) for line in metrics if line.startswith(f"demur_feedback_{what}{{"))
         for what in ("examples_total", "correct_total")
     }
     assert counts == {"examples_total": 2, "correct_total": 1}
-    answered = [line for line in metrics if line.startswith("probity_predictions_total{")]
+    answered = [line for line in metrics if line.startswith("demur_predictions_total{")]
     assert sum(float(line.split()[-1]) for line in answered) == 3
     assert all('label="multilabel"' in line for line in answered)
 

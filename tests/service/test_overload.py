@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from probity.service.batching.queue import RowQueue
-from probity.service.bundle import read_bundle
-from probity.service.environment.cpu import available_cpus
-from probity.service.inference.predictor import Predictor
-from probity.service.settings import Settings
+from demur.service.batching.queue import RowQueue
+from demur.service.bundle import read_bundle
+from demur.service.environment.cpu import available_cpus
+from demur.service.inference.predictor import Predictor
+from demur.service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.client import Client, base64_text, encoded, problem, serving
 from tests.support.metrics import metric
@@ -29,7 +29,7 @@ Answer = concurrent.futures.Future[Any]
 def overdue() -> Callable[[str], bool]:
     """A condition on the metrics: the requests that wait now have waited for longer than `BUDGET`."""
     end = time.monotonic() + 1.1 * BUDGET
-    return lambda text: metric(text, "probity_queue_rows") > 0 and time.monotonic() > end
+    return lambda text: metric(text, "demur_queue_rows") > 0 and time.monotonic() > end
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def wait_for(client: Client, condition: Callable[[str], bool]) -> None:
 
 
 def queued(rows: int) -> Callable[[str], bool]:
-    return lambda text: metric(text, "probity_queue_rows") == rows
+    return lambda text: metric(text, "demur_queue_rows") == rows
 
 
 def test_a_full_queue_is_429_at_once_with_a_time_to_come_again(slow: Slow) -> None:
@@ -67,14 +67,14 @@ def test_a_full_queue_is_429_at_once_with_a_time_to_come_again(slow: Slow) -> No
         assert int(refused.headers["retry-after"]) >= 1
         slow.proceed.set()
         assert [one.result(TIMEOUT).status_code for one in (first, waiting)] == [200, 200]
-        assert metric(client.get("/metrics").text, "probity_errors_total", reason="queue_full") == 1
+        assert metric(client.get("/metrics").text, "demur_errors_total", reason="queue_full") == 1
 
 
 def test_a_deadline_ends_the_waiting(slow: Slow) -> None:
     with serving(slow) as client:
         first = busy(client, slow)
         problem(ask(client, x_request_timeout="0.01").result(TIMEOUT), 504, "deadline_client")
-        assert metric(client.get("/metrics").text, "probity_queue_rows") == 0
+        assert metric(client.get("/metrics").text, "demur_queue_rows") == 0
         slow.proceed.set()
         assert first.result(TIMEOUT).status_code == 200
         assert ask(client, x_request_timeout="30").result(TIMEOUT).status_code == 200
@@ -86,8 +86,8 @@ def test_the_operator_s_deadline_holds_whatever_the_client_asks(slow: Slow) -> N
         problem(ask(client, x_request_timeout="1e6").result(TIMEOUT), 504, "deadline")
         text = client.get("/metrics").text
         problem(first.result(TIMEOUT), 504, "deadline")  # it holds for what is computed, too
-        assert metric(text, "probity_errors_total", reason="deadline") == 2
-        assert metric(text, "probity_errors_total", reason="deadline_client") == 0
+        assert metric(text, "demur_errors_total", reason="deadline") == 2
+        assert metric(text, "demur_errors_total", reason="deadline_client") == 0
         slow.proceed.set()
 
 
@@ -115,10 +115,10 @@ def test_past_its_budget_a_request_gets_the_plain_network_s_answer(slow: Slow) -
         assert found["label"] == found["map_label"]
         assert (found["rejected"], found["uncertainty"], found["variance"]) == (None, None, None)
         text = client.get("/metrics").text
-        assert metric(text, "probity_predictions_total", degraded="false") == 1  # the first
-        assert metric(text, "probity_predictions_total", degraded="true", label=found["label"]) > 0
-        assert metric(text, "probity_predictions_total", degraded="true") == 2
-        assert metric(text, "probity_functional_variance_deviation_bucket", le="+Inf") == 1
+        assert metric(text, "demur_predictions_total", degraded="false") == 1  # the first
+        assert metric(text, "demur_predictions_total", degraded="true", label=found["label"]) > 0
+        assert metric(text, "demur_predictions_total", degraded="true") == 2
+        assert metric(text, "demur_functional_variance_deviation_bucket", le="+Inf") == 1
 
 
 def test_the_plain_network_s_answer_of_a_regression(regression: Synthetic) -> None:

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from probity.service.bundle import InputSpec
-from probity.service.security.api_keys import new_key
+from demur.service.bundle import InputSpec
+from demur.service.security.api_keys import new_key
 from tests.support.browser import CHROMIUM, needs_chromium
 from tests.support.bundles import FEATURE_SPEC, IMAGE_SPEC, TEXT_SPEC, tokenizer_json, write_linear, write_tokens
 from tests.support.server import ROOT, Server, running
@@ -411,7 +411,7 @@ def test_the_live_view_counts_what_was_asked(page: Page) -> None:
 def test_a_service_with_keys_asks_for_one(browser: Any, tmp_path: Path) -> None:
     key, entry = new_key("someone")
     (tmp_path / "keys").write_text(f"{entry.line}\n")
-    with running(DIGITS, PROBITY_API_KEYS_FILE=str(tmp_path / "keys")) as server:
+    with running(DIGITS, DEMUR_API_KEYS_FILE=str(tmp_path / "keys")) as server:
         page = browser.new_page()
         page.goto(f"http://127.0.0.1:{server.port}/")
         page.get_by_label("API key").fill("wrong …")

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probity.service.bundle import BundleError
-from probity.service.inference.predictor import Predictor
-from probity.service.maths.rejection import RejectionRule
-from probity.service.models.rates import RateBounds, RateError
-from probity.service.settings import Settings
+from demur.service.bundle import BundleError
+from demur.service.inference.predictor import Predictor
+from demur.service.maths.rejection import RejectionRule
+from demur.service.models.rates import RateBounds, RateError
+from demur.service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.client import Client, problem, serving
 from tests.support.decisions import decision_of
@@ -43,7 +43,7 @@ def test_the_operators_rate_decides_without_a_new_fit(classification: Synthetic)
             assert all(one["rejected"] is (one["p_value"] <= rate) for one in found)
             assert all(one["rejected"] is (one["score"] > one["threshold"]) for one in found)
             metrics = client.get("/metrics").text
-            assert f"{rate}\n" in metrics.partition("\nprobity_false_reject_rate{")[2]
+            assert f"{rate}\n" in metrics.partition("\ndemur_false_reject_rate{")[2]
 
 
 def test_scores_and_p_values_do_not_depend_on_the_rate(classification: Synthetic) -> None:
@@ -86,7 +86,7 @@ def test_the_metrics_count_by_the_models_own_rate(classification: Synthetic) -> 
 
 def rejections(client: Client) -> float:
     lines = client.get("/metrics").text.splitlines()
-    return sum(float(line.split()[-1]) for line in lines if line.startswith("probity_rejections_total{"))
+    return sum(float(line.split()[-1]) for line in lines if line.startswith("demur_rejections_total{"))
 
 
 @pytest.mark.parametrize("text", ["0", "1", "-0.1", "nan", "inf", "", "many"])
@@ -108,7 +108,7 @@ def test_the_operator_has_the_last_word(
         found = problem(response, 422, "false_reject_rate")
         assert f"false_reject_rate: found {rate:g}, expected {expected}" in found.detail
         assert f"expected {expected}" in refused(post(client, GOOD | {"parameters": {"false_reject_rate": rate}}), 422)
-        assert 'probity_errors_total{reason="false_reject_rate"} 2.0' in client.get("/metrics").text
+        assert 'demur_errors_total{reason="false_reject_rate"} 2.0' in client.get("/metrics").text
 
 
 def test_a_rate_below_what_a_model_can_keep_names_the_least(classification: Synthetic) -> None:
@@ -166,5 +166,5 @@ def test_a_trial_is_answered_and_not_counted(classification: Synthetic) -> None:
     with serving(Predictor.load(classification.path)) as client:
         trial, usual = client.predict(body, "?trial=true").json(), client.predict(body).json()
         assert trial["predictions"] == usual["predictions"]
-        counted = [line for line in client.get("/metrics").text.splitlines() if line.startswith("probity_predictions_")]
+        counted = [line for line in client.get("/metrics").text.splitlines() if line.startswith("demur_predictions_")]
     assert sum(float(line.rsplit(" ", 1)[1]) for line in counted if "_total" in line) == 3

@@ -67,7 +67,7 @@ def test_reloading_under_load_fails_nothing_and_mixes_nothing(folder: Path) -> N
         assert len(digests) == 4
         assert len(set(answers)) == 4
 
-    with running(folder, PROBITY_WATCH_SECONDS="0.05") as server:
+    with running(folder, DEMUR_WATCH_SECONDS="0.05") as server:
         asyncio.run(test(server))
 
 
@@ -76,12 +76,12 @@ def test_a_bad_bundle_under_load_fails_nothing(folder: Path) -> None:
         async with connected(server) as client:
             (folder / "model.onnx").write_bytes(b"changed")
             (folder / "manifest.json").write_text("{}")
-            while metric((await client.get("/metrics")).text, "probity_model_stale") == 0:
+            while metric((await client.get("/metrics")).text, "demur_model_stale") == 0:
                 assert (await client.post("/predict", json=BODY)).status_code == 200
             assert (await client.post("/predict", json=BODY)).status_code == 200
             assert (await client.get("/health/ready")).status_code == 200
 
-    with running(folder, PROBITY_WATCH_SECONDS="0.05") as server:
+    with running(folder, DEMUR_WATCH_SECONDS="0.05") as server:
         asyncio.run(test(server))
 
 
@@ -111,7 +111,7 @@ def test_the_end_in_the_middle_of_work_loses_nothing_that_was_admitted(classific
             await asyncio.gather(*asking)
         return outcomes
 
-    with running(classification.path, PROBITY_DRAIN_SECONDS="3") as server:
+    with running(classification.path, DEMUR_DRAIN_SECONDS="3") as server:
         outcomes = asyncio.run(test(server))
         assert server.process.wait(TIMEOUT) == 0
         server.wait_for_end_of_log()
@@ -132,8 +132,8 @@ def test_clients_that_vanish_leave_nothing_behind(classification: Synthetic) -> 
             with contextlib.closing(server.socket()) as connection:
                 sent = (head + f"{len(body)}\r\n\r\n").encode() + body
                 connection.sendall(sent[: len(sent) - (i % 3) * 100])
-        for text in metrics_until(server, "probity_http_requests_in_flight", 1):
-            assert "probity_http_requests_in_flight" in text
+        for text in metrics_until(server, "demur_http_requests_in_flight", 1):
+            assert "demur_http_requests_in_flight" in text
         assert server.request("POST", "/predict", json.dumps(BODY).encode())[0] == 200
         assert not [line for line in server.lines if "Traceback" in line or "ERROR" in line]
 
@@ -153,7 +153,7 @@ def test_several_models_side_by_side(tmp_path: Path, classification: Synthetic, 
         write_linear(models / f"{name}-{version}", outputs=3, spec=FEATURE_SPEC, name=name, version=version)
     shutil.copytree(classification.path, models / "broken")
     (models / "broken" / "model.onnx").unlink()
-    with running(regression.path, PROBITY_MODELS=str(models)) as server:
+    with running(regression.path, DEMUR_MODELS=str(models)) as server:
 
         def ask(path: str, inputs: Any = GOOD) -> tuple[int, Any]:
             status, _, answer = server.request("POST", path, json.dumps({"inputs": inputs}).encode())
@@ -180,4 +180,4 @@ def test_several_models_side_by_side(tmp_path: Path, classification: Synthetic, 
         }
         assert json.loads(server.request("GET", "/models/a/versions/1")[2])["version"] == "1"
         server.wait_for("broken.*not loaded, nothing is served")
-        assert metric(server.request("GET", "/metrics")[2].decode(), "probity_model_stale", model="broken") == 1
+        assert metric(server.request("GET", "/metrics")[2].decode(), "demur_model_stale", model="broken") == 1

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 from fastapi import Request
 
-from probity.service.batching import ClientDeadlineExceeded, DeadlineExceeded
-from probity.service.bundle import read_bundle
-from probity.service.codec.decoding import from_json
-from probity.service.http.arrival import ARRIVAL
-from probity.service.inference.predictor import Predictor
-from probity.service.models import cpu_share
-from probity.service.routes import decode as decode_route
-from probity.service.routes import predict as predict_route
-from probity.service.runtime import RequestDeadline, Runtime
-from probity.service.settings import Settings
+from demur.service.batching import ClientDeadlineExceeded, DeadlineExceeded
+from demur.service.bundle import read_bundle
+from demur.service.codec.decoding import from_json
+from demur.service.http.arrival import ARRIVAL
+from demur.service.inference.predictor import Predictor
+from demur.service.models import cpu_share
+from demur.service.routes import decode as decode_route
+from demur.service.routes import predict as predict_route
+from demur.service.runtime import RequestDeadline, Runtime
+from demur.service.settings import Settings
 from tests.support.bundles import Synthetic, in_chunks
 from tests.support.client import Client, serving
 from tests.support.requests import GOOD, JSON

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from probity.service.format.validation import refused_value
-from probity.service.settings import FOREIGN, PREFIX, Settings, UnknownSettingError, load_settings
+from demur.service.format.validation import refused_value
+from demur.service.settings import FOREIGN, PREFIX, Settings, UnknownSettingError, load_settings
 from tests.support.bundles import Synthetic
 from tests.support.server import run_to_end, running
 
@@ -50,9 +50,9 @@ VALUES: dict[str, tuple[str, Any]] = {
     "audit_file": ("/var/log/audit.jsonl", Path("/var/log/audit.jsonl")),
     "audit_bytes": ("1000", 1000),
     "audit_inputs": ("true", True),
-    "feedback_secret_file": ("/etc/probity/feedback-secret", Path("/etc/probity/feedback-secret")),
+    "feedback_secret_file": ("/etc/demur/feedback-secret", Path("/etc/demur/feedback-secret")),
     "feedback_max_age_seconds": ("86400", 86400.0),
-    "feedback_keys_file": ("/etc/probity/feedback-keys", Path("/etc/probity/feedback-keys")),
+    "feedback_keys_file": ("/etc/demur/feedback-keys", Path("/etc/demur/feedback-keys")),
     "client_timeout_seconds": ("2", 2.0),
     "max_body_bytes": ("1000", 1000),
     "max_rows": ("7", 7),
@@ -90,26 +90,26 @@ def test_every_setting_is_read_from_the_environment(name: str, spell: Any, monke
 
 
 def test_what_is_given_wins_and_none_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PROBITY_PORT", "9000")
+    monkeypatch.setenv("DEMUR_PORT", "9000")
     assert load_settings(port=0).port == 0
     assert load_settings(port=None, host=None).port == 9000
 
 
-@pytest.mark.parametrize("name", ["PROBITY_PROT", "PROBITY_", "probity_colour", "PROBITY_MODEL_FIELDS"])
+@pytest.mark.parametrize("name", ["DEMUR_PROT", "DEMUR_", "demur_colour", "DEMUR_MODEL_FIELDS"])
 def test_an_unknown_variable_with_the_prefix_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "1")
     with pytest.raises(UnknownSettingError) as caught:
         load_settings()
     message = str(caught.value)
     assert message.startswith(f"{name}: unknown setting")
-    assert ("did you mean 'PROBITY_PORT'?" in message) == (name == "PROBITY_PROT")
+    assert ("did you mean 'DEMUR_PORT'?" in message) == (name == "DEMUR_PROT")
     assert "docs/settings.md" in message
 
 
 def test_variables_of_the_benchmarks_and_of_others_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (*FOREIGN, "PROBITYX", "MY_PROBITY_PORT"):
+    for name in (*FOREIGN, "DEMURX", "MY_DEMUR_PORT"):
         monkeypatch.setenv(name, "/somewhere")
-    assert {"PROBITY_DATA_DIR", "PROBITY_DATA_CACHE"} <= FOREIGN
+    assert {"DEMUR_DATA_DIR", "DEMUR_DATA_CACHE"} <= FOREIGN
     assert load_settings() == Settings()
 
 
@@ -211,10 +211,10 @@ def test_what_is_not_the_default_is_told() -> None:
     assert Settings().described() == "all by default"
     told = Settings(port=9000, models=Path("/models"), requested_rates=(0.01, 0.2), cors_origins=("*",)).described()
     assert set(told.split(" ")) == {
-        "PROBITY_PORT=9000",
-        "PROBITY_MODELS=/models",
-        "PROBITY_REQUESTED_RATES=0.01,0.2",
-        "PROBITY_CORS_ORIGINS=*",
+        "DEMUR_PORT=9000",
+        "DEMUR_MODELS=/models",
+        "DEMUR_REQUESTED_RATES=0.01,0.2",
+        "DEMUR_CORS_ORIGINS=*",
     }
     status, _, errors = run_to_end("--port", "0", "--models", "/nowhere")
     assert status == 2
@@ -223,7 +223,7 @@ def test_what_is_not_the_default_is_told() -> None:
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_the_log_begins_with_the_settings(classification: Synthetic, workers: str) -> None:
-    with running(classification.path, PROBITY_WORKERS=workers, PROBITY_MAX_ROWS="7") as server:
+    with running(classification.path, DEMUR_WORKERS=workers, DEMUR_MAX_ROWS="7") as server:
         told = [line for line in server.lines if "settings: " in line]
     assert len(told) == 1
-    assert "PROBITY_MAX_ROWS=7" in told[0]
+    assert "DEMUR_MAX_ROWS=7" in told[0]

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from probity.service.bundle import InputPart, InputSpec
-from probity.service.client.encoding import encode_inputs
-from probity.service.format.rules import ManifestError
-from probity.service.inference.parts import packed
-from probity.service.inference.predictor import Predictor
+from demur.service.bundle import InputPart, InputSpec
+from demur.service.client.encoding import encode_inputs
+from demur.service.format.rules import ManifestError
+from demur.service.inference.parts import packed
+from demur.service.inference.predictor import Predictor
 from tests.support.bundles import Synthetic, write_linear
 from tests.support.client import Client, problem, serving
 from tests.support.v2 import outputs, post

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probity.service.bundle import (
+from demur.service.bundle import (
     TOKENIZER,
     BundleError,
     InputPart,
@@ -21,10 +21,10 @@ from probity.service.bundle import (
     read_bundle,
     reseal_manifest,
 )
-from probity.service.codec import plain_texts
-from probity.service.inference.predictor import Predictor
-from probity.service.inference.texts import MAX_CHARACTERS
-from probity.service.settings import Settings
+from demur.service.codec import plain_texts
+from demur.service.inference.predictor import Predictor
+from demur.service.inference.texts import MAX_CHARACTERS
+from demur.service.settings import Settings
 from tests.support.bundles import TEXT_SPEC, TOKENS, Synthetic, rewrite, tokenizer_json, write_linear
 from tests.support.client import Client, problem, serving
 from tests.support.v2 import outputs, post
@@ -96,7 +96,7 @@ def test_it_takes_tokens_too(synthetic: Synthetic, client: Client) -> None:
 
 def test_many_characters_are_read_in_a_thread(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     before = client.predict({"texts": TEXTS}).json()["predictions"]
-    monkeypatch.setattr("probity.service.routes.decode.CHEAP_CHARACTERS", 0)
+    monkeypatch.setattr("demur.service.routes.decode.CHEAP_CHARACTERS", 0)
     assert client.predict({"texts": TEXTS}).json()["predictions"] == before
 
 

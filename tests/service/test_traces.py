@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from probity.service.bundle import read_bundle
-from probity.service.inference.predictor import Predictor
-from probity.service.settings import Settings
+from demur.service.bundle import read_bundle
+from demur.service.inference.predictor import Predictor
+from demur.service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.client import Client, problem, serving
 from tests.support.collector import Span, collecting
@@ -66,15 +66,15 @@ def test_a_prediction_goes_on_with_the_trace_of_its_client(
         "url.scheme": "http",
         "network.protocol.version": "1.1",
         "client.address": "127.0.0.1",
-        "probity.request_id": "mine-1",
-        "probity.model": answer["model"]["name"],
-        "probity.version": answer["model"]["version"],
-        "probity.rows": 3,
-        "probity.rejected": rejected,
-        "probity.degraded": False,
+        "demur.request_id": "mine-1",
+        "demur.model": answer["model"]["name"],
+        "demur.version": answer["model"]["version"],
+        "demur.rows": 3,
+        "demur.rejected": rejected,
+        "demur.degraded": False,
     }
     assert rejected > 0
-    assert root.resource["service.name"] == "probity"
+    assert root.resource["service.name"] == "demur"
 
 
 def test_the_open_inference_protocol_is_traced_too(classification: Synthetic, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,7 @@ def test_the_open_inference_protocol_is_traced_too(classification: Synthetic, mo
     assert {root.parent for root in roots} == {""}
     for root in roots:
         assert root.attributes["http.route"] == "/v2/models/{name}/infer"
-        assert root.attributes["probity.rows"] == len(VALUES)
+        assert root.attributes["demur.rows"] == len(VALUES)
         inside = {span.name for span in spans if span.parent == root.span}
         assert inside == {"decode", "queue", "compute"}
 
@@ -145,7 +145,7 @@ def test_a_refusal_is_traced_as_far_as_it_came(classification: Synthetic, monkey
         assert client.get("/nothing/%ff\u2028here").status_code == 404
         spans = collector.wait_for(4)
     shown = {
-        (span.name, span.attributes.get("http.response.status_code"), span.attributes.get("probity.rows"), span.failed)
+        (span.name, span.attributes.get("http.response.status_code"), span.attributes.get("demur.rows"), span.failed)
         for span in spans
     }
     assert shown == {
@@ -181,8 +181,8 @@ def test_health_and_metrics_are_not_traced(classification: Synthetic, monkeypatc
 
 def test_without_traces_nothing_of_opentelemetry_is_loaded(classification: Synthetic) -> None:
     code = (
-        "import sys; from probity.service.app import create_app; from probity.service.settings import Settings\n"
-        "from probity.service.inference.predictor import Predictor\n"
+        "import sys; from demur.service.app import create_app; from demur.service.settings import Settings\n"
+        "from demur.service.inference.predictor import Predictor\n"
         f"create_app(Predictor.load({str(classification.path)!r}), Settings())\n"
         "print([name for name in sys.modules if name.startswith('opentelemetry.sdk')])"
     )
@@ -199,5 +199,5 @@ def test_several_requests_at_once_keep_their_spans_apart(
             list(pool.map(lambda i: predict(client, x_request_id=f"r{i}"), range(40)))
         spans = collector.wait_for(160)
     roots = [span for span in spans if span.kind == SERVER]
-    assert {root.attributes["probity.request_id"] for root in roots} == {f"r{i}" for i in range(40)}
+    assert {root.attributes["demur.request_id"] for root in roots} == {f"r{i}" for i in range(40)}
     assert all(sum(span.parent == root.span for span in spans) == 3 for root in roots)

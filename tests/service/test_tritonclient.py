@@ -82,7 +82,7 @@ def kept(classification: Synthetic, regression: Synthetic, tmp_path_factory: pyt
     folder = tmp_path_factory.mktemp("kept")
     paths = [keeping_outcomes(one.path, folder / one.path.name) for one in (classification, regression)]
     with contextlib.ExitStack() as stack:
-        level = {"PROBITY_INTERVAL_LEVEL": str(LEVEL)}
+        level = {"DEMUR_INTERVAL_LEVEL": str(LEVEL)}
         yield Kept(*(stack.enter_context(running(path, **level)) for path in paths))
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probity.service.inference.predictor import Predictor
-from probity.service.oip.request import parse_request
-from probity.service.oip.schemas import ModelMetadata, ServerMetadata
-from probity.service.routes import decode as decode_route
-from probity.service.routes import v2_infer
+from demur.service.inference.predictor import Predictor
+from demur.service.oip.request import parse_request
+from demur.service.oip.schemas import ModelMetadata, ServerMetadata
+from demur.service.routes import decode as decode_route
+from demur.service.routes import v2_infer
 from tests.support.bundles import Synthetic
 from tests.support.client import Client, base64_text, serving
 from tests.support.requests import image_file
@@ -21,7 +21,7 @@ from tests.support.v2 import GOOD, INFER, LENGTH, MODEL, ROWS, VALUES, binary, c
 
 def test_the_service(client: Client) -> None:
     data = checked(client.get("/v2"), ServerMetadata)
-    assert data == {"name": "probity", "version": client.app.version, "extensions": ["binary_tensor_data"]}
+    assert data == {"name": "demur", "version": client.app.version, "extensions": ["binary_tensor_data"]}
 
 
 @pytest.mark.parametrize(

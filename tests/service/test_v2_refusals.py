@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from probity.service.bundle import Bundle, read_bundle
-from probity.service.inference.predictor import Prediction, Predictor
-from probity.service.settings import Settings
+from demur.service.bundle import Bundle, read_bundle
+from demur.service.inference.predictor import Prediction, Predictor
+from demur.service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.client import Client, serving
 from tests.support.metrics import metric
@@ -30,7 +30,7 @@ TIMEOUT = 30
 def missed(client: Client) -> dict[str, float]:
     """Deadlines missed so far: the operator's, and those that clients chose."""
     text = client.get("/metrics").text
-    return {name: metric(text, "probity_errors_total", reason=name) for name in ("deadline", "deadline_client")}
+    return {name: metric(text, "demur_errors_total", reason=name) for name in ("deadline", "deadline_client")}
 
 
 class TestRefusals:

@@ -11,13 +11,13 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from probity.service.bundle import (
+from demur.service.bundle import (
     AddedWeights,
     CalibrationTensors,
     Manifest,
 )
-from probity.service.maths.rejection import RejectionRule
-from probity.service.maths.scores import Scoring
+from demur.service.maths.rejection import RejectionRule
+from demur.service.maths.scores import Scoring
 from tests.support.bundles import (
     FEATURE_SPEC,
     Array,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from probity.service.batching import ComputeThreads, DynamicBatcher, Limits
+from demur.service.batching import ComputeThreads, DynamicBatcher, Limits
 
 Array = npt.NDArray[Any]
 TIMEOUT = 30

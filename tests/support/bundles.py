@@ -16,7 +16,7 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from probity.service.bundle import (
+from demur.service.bundle import (
     CalibrationTensors,
     CholeskyPosterior,
     ImagePreprocessing,
@@ -27,8 +27,8 @@ from probity.service.bundle import (
     read_bundle,
     write_bundle,
 )
-from probity.service.inference.graph import CHUNK_BYTES
-from probity.service.maths.outcomes import ClassOutcomes, LabelOutcomes, Outcomes, RegressionOutcomes, Verdicts
+from demur.service.inference.graph import CHUNK_BYTES
+from demur.service.maths.outcomes import ClassOutcomes, LabelOutcomes, Outcomes, RegressionOutcomes, Verdicts
 from tests.support.manifests import OPSET, make_manifest
 from tests.support.manifests import slow_threshold as slow_threshold
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from probity.service.format.manifest import Task
+from demur.service.format.manifest import Task
 
 
 @dataclass(frozen=True)

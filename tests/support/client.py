@@ -16,10 +16,10 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from fastapi import FastAPI
 from PIL import Image
 
-from probity.service.app import create_app
-from probity.service.inference.predictor import Predictor
-from probity.service.schemas import Problem
-from probity.service.settings import Settings
+from demur.service.app import create_app
+from demur.service.inference.predictor import Predictor
+from demur.service.schemas import Problem
+from demur.service.settings import Settings
 
 TIMEOUT = 60
 PROBLEM_TYPE = "application/problem+json"

@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from probity.service.bundle import Manifest
-from probity.service.inference.decision import Decision, Rule
-from probity.service.inference.graph import GraphOutputs
-from probity.service.inference.policy import Policy
-from probity.service.inference.prediction import Prediction, Predictive
-from probity.service.maths.outcomes import RegressionOutcomes
-from probity.service.maths.rejection import RejectionRule
-from probity.service.maths.score_outputs import NO_FEATURES
-from probity.service.maths.scores import Scoring
+from demur.service.bundle import Manifest
+from demur.service.inference.decision import Decision, Rule
+from demur.service.inference.graph import GraphOutputs
+from demur.service.inference.policy import Policy
+from demur.service.inference.prediction import Prediction, Predictive
+from demur.service.maths.outcomes import RegressionOutcomes
+from demur.service.maths.rejection import RejectionRule
+from demur.service.maths.score_outputs import NO_FEATURES
+from demur.service.maths.scores import Scoring
 
 Array = npt.NDArray[Any]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import yaml
 
-from probity.service.inference.graph import CHUNK_BYTES
-from probity.service.runtime import decoder_bytes
-from probity.service.settings import PREFIX, Settings
+from demur.service.inference.graph import CHUNK_BYTES
+from demur.service.runtime import decoder_bytes
+from demur.service.settings import PREFIX, Settings
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = ROOT / "Dockerfile"

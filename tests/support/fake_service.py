@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-from probity.service.client import AsyncClient, Client, Clocks
+from demur.service.client import AsyncClient, Client, Clocks
 
 URL = "http://service.test"
 NOW = 1_700_000_000.0  # Tue, 14 Nov 2023 22:13:20 GMT

@@ -11,8 +11,8 @@ from anyio.from_thread import start_blocking_portal
 from starlette.types import ASGIApp
 from uvicorn.server import ServerState
 
-from probity.service.connection.protocol import limited_protocol
-from probity.service.settings import Settings
+from demur.service.connection.protocol import limited_protocol
+from demur.service.settings import Settings
 from tests.support.server import TIMEOUT
 from tests.support.sockets import answers
 

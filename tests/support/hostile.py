@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from probity.service.bundle import MODEL
+from demur.service.bundle import MODEL
 from tests.support.bundles import FEATURE_SPEC, value_info, write_linear
 from tests.support.tamper import load_json, put, replaced, save_json
 

@@ -17,16 +17,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from probity.offline.data.likelihood import Classification
-from probity.offline.estimate.memory import plan_memory
-from probity.offline.jacobian.jacobian import SubnetworkJacobian
-from probity.offline.jacobian.plan import make_jacobian
-from probity.offline.laplace.ggn import accumulate_ggn, diagonal_ggn
-from probity.offline.network.model_copy import private_copy
-from probity.offline.network.weights import WeightLayout
-from probity.offline.runtime.checkpoint import Checkpoint
-from probity.offline.runtime.distributed import process_group
-from probity.offline.runtime.resume import job_fingerprint
+from demur.offline.data.likelihood import Classification
+from demur.offline.estimate.memory import plan_memory
+from demur.offline.jacobian.jacobian import SubnetworkJacobian
+from demur.offline.jacobian.plan import make_jacobian
+from demur.offline.laplace.ggn import accumulate_ggn, diagonal_ggn
+from demur.offline.network.model_copy import private_copy
+from demur.offline.network.weights import WeightLayout
+from demur.offline.runtime.checkpoint import Checkpoint
+from demur.offline.runtime.distributed import process_group
+from demur.offline.runtime.resume import job_fingerprint
 from tests.support.cases import CASES
 
 CPU = torch.device("cpu")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from probity.service.bundle import (
+from demur.service.bundle import (
     Calibration,
     Graph,
     InputSpec,
@@ -22,7 +22,7 @@ from probity.service.bundle import (
     Tried,
     Verification,
 )
-from probity.service.format.manifest_json import to_json
+from demur.service.format.manifest_json import to_json
 
 Array = npt.NDArray[Any]
 OPSET = 20

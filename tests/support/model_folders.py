@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from prometheus_client import CollectorRegistry
 
-from probity.service.batching import ComputeThreads
-from probity.service.inference.predictor import Predictor
-from probity.service.models.repository import Repository
-from probity.service.models.served import ServedModel
-from probity.service.models.store import ModelStore
-from probity.service.monitoring.metrics import Metrics
-from probity.service.settings import Settings
+from demur.service.batching import ComputeThreads
+from demur.service.inference.predictor import Predictor
+from demur.service.models.repository import Repository
+from demur.service.models.served import ServedModel
+from demur.service.models.store import ModelStore
+from demur.service.monitoring.metrics import Metrics
+from demur.service.settings import Settings
 from tests.support.bundles import FEATURE_SPEC, Synthetic, write_linear
 
 TIMEOUT = 60

@@ -47,7 +47,7 @@ def proxying(
 ) -> Iterator[Server]:
     """nginx in front of this port of a service; the `port` of what is yielded is its own. `changes`: in its file.
     rpc_port: of the service's gRPC."""
-    one = {"probity:8000": f"127.0.0.1:{service_port}", "probity:8001": f"127.0.0.1:{rpc_port or 1}"}
+    one = {"demur:8000": f"127.0.0.1:{service_port}", "demur:8001": f"127.0.0.1:{rpc_port or 1}"}
     with proxying_as(folder, (_free_port(), _free_port()), {**one, **(changes or {})}) as server:
         yield server
 

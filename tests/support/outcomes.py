@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from probity.service.bundle import CalibrationTensors, Outcomes, SetScore, read_bundle
-from probity.service.inference.predictor import Prediction, Predictor
-from probity.service.maths.outcomes import ClassOutcomes, RegressionOutcomes, Verdicts
-from probity.service.maths.prediction_sets import set_scores
-from probity.service.maths.rejection import RejectionRule
+from demur.service.bundle import CalibrationTensors, Outcomes, SetScore, read_bundle
+from demur.service.inference.predictor import Prediction, Predictor
+from demur.service.maths.outcomes import ClassOutcomes, RegressionOutcomes, Verdicts
+from demur.service.maths.prediction_sets import set_scores
+from demur.service.maths.rejection import RejectionRule
 from tests.support.bundles import rewrite
 
 Array = npt.NDArray[Any]

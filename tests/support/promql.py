@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
-from probity.service.monitoring.array_histogram import ArrayHistogram
-from probity.service.monitoring.metrics import Metrics
+from demur.service.monitoring.array_histogram import ArrayHistogram
+from demur.service.monitoring.metrics import Metrics
 from tests.support.deployment import RECORDED
 
 SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}

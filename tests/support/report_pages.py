@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from probity.offline.report.page import ReportData
-from probity.service.bundle import (
+from demur.offline.report.page import ReportData
+from demur.service.bundle import (
     Calibration,
     InputSpec,
     Manifest,

@@ -10,21 +10,21 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from probity.offline.config import FitConfig
-from probity.offline.data.held_out import collect_held_out
-from probity.offline.data.likelihood import Regression, likelihood_of
-from probity.offline.data.loaders import Passes
-from probity.offline.jacobian.find_head import find_head
-from probity.offline.jacobian.output_rule import output_rule
-from probity.offline.job import Job
-from probity.offline.laplace.noise import residual_noise
-from probity.offline.network.model_copy import private_copy
-from probity.offline.network.weights import WeightLayout
-from probity.offline.runtime.distributed import DistributedContext
-from probity.offline.runtime.progress import silent
-from probity.offline.selection.context import SelectionContext
-from probity.offline.selection.registry import STRATEGIES
-from probity.service.format.manifest import Task
+from demur.offline.config import FitConfig
+from demur.offline.data.held_out import collect_held_out
+from demur.offline.data.likelihood import Regression, likelihood_of
+from demur.offline.data.loaders import Passes
+from demur.offline.jacobian.find_head import find_head
+from demur.offline.jacobian.output_rule import output_rule
+from demur.offline.job import Job
+from demur.offline.laplace.noise import residual_noise
+from demur.offline.network.model_copy import private_copy
+from demur.offline.network.weights import WeightLayout
+from demur.offline.runtime.distributed import DistributedContext
+from demur.offline.runtime.progress import silent
+from demur.offline.selection.context import SelectionContext
+from demur.offline.selection.registry import STRATEGIES
+from demur.service.format.manifest import Task
 from tests import reference
 from tests.support.cases import CASES, Case
 

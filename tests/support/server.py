@@ -81,7 +81,7 @@ class Server:
         return [line for line in self.lines[start:] if marker not in line]
 
     def wait_until_loaded(self, **headers: str) -> None:
-        """Wait until each bundle below PROBITY_MODELS was tried, whether it is served or refused."""
+        """Wait until each bundle below DEMUR_MODELS was tried, whether it is served or refused."""
         wait_until(lambda: self._problem_of_no_model(headers) == "model_not_found")
 
     def _problem_of_no_model(self, headers: dict[str, str]) -> str:
@@ -124,7 +124,7 @@ class Server:
 
 def environment(**extra: str) -> dict[str, str]:
     """This process's environment without the service's own variables, and with `extra`."""
-    kept = {name: value for name, value in os.environ.items() if not name.upper().startswith("PROBITY_")}
+    kept = {name: value for name, value in os.environ.items() if not name.upper().startswith("DEMUR_")}
     return kept | extra
 
 
@@ -146,7 +146,7 @@ def starting(*arguments: str, **extra: str) -> Iterator[Server]:
 @contextlib.contextmanager
 def starting_at(stdin: int, arguments: Sequence[str], extra: Mapping[str, str]) -> Iterator[Server]:
     """The same with this standard input, such as a terminal."""
-    command = [sys.executable, "-m", "probity.service", *arguments, "--port", "0"]
+    command = [sys.executable, "-m", "demur.service", *arguments, "--port", "0"]
     process = subprocess.Popen(
         command,
         cwd=ROOT,
@@ -164,8 +164,8 @@ def starting_at(stdin: int, arguments: Sequence[str], extra: Mapping[str, str]) 
 
 
 def run_to_end(*arguments: str, **extra: str) -> tuple[int, str, str]:
-    """Exit status, standard output and error of a `python -m probity.service` that ends by itself."""
-    command = [sys.executable, "-m", "probity.service", *arguments]
+    """Exit status, standard output and error of a `python -m demur.service` that ends by itself."""
+    command = [sys.executable, "-m", "demur.service", *arguments]
     ended = subprocess.run(
         command, cwd=ROOT, env=environment(**extra), text=True, capture_output=True, timeout=TIMEOUT, check=False
     )

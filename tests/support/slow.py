@@ -3,8 +3,8 @@
 import threading
 from typing import Any
 
-from probity.service.bundle import Bundle
-from probity.service.inference.predictor import Prediction, Predictor
+from demur.service.bundle import Bundle
+from demur.service.inference.predictor import Prediction, Predictor
 
 TIMEOUT = 30
 

@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import probity.offline.fit
-from probity.offline import FitConfig, fit_bundle
-from probity.offline.job import Job
-from probity.offline.publish.bundle import publish
-from probity.offline.publish.exporter import Measured
-from probity.offline.publish.fitted import Fitted
-from probity.offline.section import Section
+import demur.offline.fit
+from demur.offline import FitConfig, fit_bundle
+from demur.offline.job import Job
+from demur.offline.publish.bundle import publish
+from demur.offline.publish.exporter import Measured
+from demur.offline.publish.fitted import Fitted
+from demur.offline.section import Section
 from tests.support.networks import hooks_of
 
 CONFIG = FitConfig(
@@ -89,8 +89,8 @@ class StubExporter:
 
 def skip_export(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only what stands beside the export is tried here."""
-    monkeypatch.setattr(probity.offline.fit, "check_whole_way", lambda *_: None)
-    monkeypatch.setattr(probity.offline.fit, "publish", functools.partial(publish, exporter=StubExporter()))
+    monkeypatch.setattr(demur.offline.fit, "check_whole_way", lambda *_: None)
+    monkeypatch.setattr(demur.offline.fit, "publish", functools.partial(publish, exporter=StubExporter()))
 
 
 class Captured(NamedTuple):
@@ -109,7 +109,7 @@ def captured(
         raise Stop
 
     skip_export(monkeypatch)
-    monkeypatch.setattr(probity.offline.fit, "publish", publish)
+    monkeypatch.setattr(demur.offline.fit, "publish", publish)
     with pytest.raises(Stop):
         fit_bundle(model, train, "never-written", calibration_loader=held_out, config=config)
     return found[0]

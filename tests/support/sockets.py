@@ -3,8 +3,8 @@
 import contextlib
 import socket
 
-from probity.service.http.middleware import SECURITY_HEADERS
-from probity.service.schemas import Problem
+from demur.service.http.middleware import SECURITY_HEADERS
+from demur.service.schemas import Problem
 from tests.support.client import PROBLEM_TYPE
 from tests.support.server import Server
 

@@ -11,12 +11,12 @@ import numpy.typing as npt
 import onnx
 from onnxscript import ir
 
-from probity.offline import FitConfig, fit_bundle
-from probity.offline.export.standalone.file import export_standalone
-from probity.offline.export.standalone.nodes import MIN_OPSET, NodeBuilder
-from probity.offline.export.standalone.verify import open_model
-from probity.service import InputSpec
-from probity.service.inference.predictor import Prediction
+from demur.offline import FitConfig, fit_bundle
+from demur.offline.export.standalone.file import export_standalone
+from demur.offline.export.standalone.nodes import MIN_OPSET, NodeBuilder
+from demur.offline.export.standalone.verify import open_model
+from demur.service import InputSpec
+from demur.service.inference.predictor import Prediction
 from tests.support.added import write_added
 from tests.support.bundles import FEATURE_SPEC, IMAGE_SPEC, IR_VERSION, Synthetic, write_linear, write_tokens
 from tests.support.cases import CASES

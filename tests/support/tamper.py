@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pytest
 import safetensors.numpy
 
-from probity.service.bundle import CALIBRATION, MANIFEST, MODEL, POSTERIOR, SEAL, BundleError, seal
-from probity.service.inference.predictor import Predictor
+from demur.service.bundle import CALIBRATION, MANIFEST, MODEL, POSTERIOR, SEAL, BundleError, seal
+from demur.service.inference.predictor import Predictor
 
 FILES = (MANIFEST, MODEL, POSTERIOR, CALIBRATION)
 Tensors = dict[str, npt.NDArray[Any]]

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel
 
-from probity.service.oip.schemas import ErrorResponse, InferResponse
+from demur.service.oip.schemas import ErrorResponse, InferResponse
 from tests.support.client import Client
 
 Array = npt.NDArray[Any]

@@ -19,11 +19,11 @@ from torch import Tensor, nn
 
 from benchmarks.experiments.frontier.methods import BATCH, Examples, Method
 from benchmarks.experiments.frontier.temperatures import TEMPERATURE_GRID, Logits, scores_of
-from probity.offline.data.likelihood import class_log_likelihood
-from probity.offline.data.shifts import synthetic_shifts
-from probity.offline.features.activations import read_activations
-from probity.offline.features.layers import choose_layers
-from probity.service.maths.predictive import softmax
+from demur.offline.data.likelihood import class_log_likelihood
+from demur.offline.data.shifts import synthetic_shifts
+from demur.offline.features.activations import read_activations
+from demur.offline.features.layers import choose_layers
+from demur.service.maths.predictive import softmax
 
 Array = npt.NDArray[np.float64]
 FITTED_TO = ("noise", "inversion", "erasing")

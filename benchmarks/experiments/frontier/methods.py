@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.experiments.frontier.data import Problem
-from probity.offline.config import FitConfig
-from probity.offline.fit import fit_bundle
-from probity.service.inference.predictor import Predictor
+from demur.offline.config import FitConfig
+from demur.offline.fit import fit_bundle
+from demur.service.inference.predictor import Predictor
 
 Array = npt.NDArray[Any]
 Examples = tuple[Tensor, Tensor]

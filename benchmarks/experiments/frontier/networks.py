@@ -9,7 +9,7 @@ from benchmarks.experiments.frontier.data import Problem
 from benchmarks.experiments.kept import trained_once
 from benchmarks.experiments.training import Recipe, one_cycle, same, varied
 from benchmarks.fit.networks.resnets import BasicBlock, conv
-from probity.offline.runtime.progress import Track
+from demur.offline.runtime.progress import Track
 
 EPOCHS = {"mnist": 3, "fashion": 5, "cifar": 8}
 

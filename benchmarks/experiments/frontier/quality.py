@@ -9,12 +9,12 @@ from torch import Tensor
 from benchmarks.experiments.frontier.data import Problem
 from benchmarks.experiments.frontier.methods import Method, in_batches
 from benchmarks.experiments.frontier.temperatures import Logits
-from probity.offline.data.foreigners import obvious_foreigners
-from probity.offline.data.likelihood import class_log_likelihood
-from probity.offline.evaluation.auroc import auroc
-from probity.offline.evaluation.diagnostics import expected_calibration_error
-from probity.service.inference.predictor import Predictor
-from probity.service.maths.predictive import entropy
+from demur.offline.data.foreigners import obvious_foreigners
+from demur.offline.data.likelihood import class_log_likelihood
+from demur.offline.evaluation.auroc import auroc
+from demur.offline.evaluation.diagnostics import expected_calibration_error
+from demur.service.inference.predictor import Predictor
+from demur.service.maths.predictive import entropy
 
 Array = npt.NDArray[Any]
 OBVIOUS = 500  # images of each kind
@@ -48,7 +48,7 @@ def _first(sets: dict[str, Tensor], most: int | None) -> dict[str, Tensor]:
 
 def rejections(predictor: Predictor, problem: Problem) -> dict[str, Any]:
     """By the bundle's own score and threshold: the AUROC for foreign images, and the shares that are rejected of usual,
-    foreign and obviously foreign images (`probity.offline.data.foreigners`)."""
+    foreign and obviously foreign images (`demur.offline.data.foreigners`)."""
     usual = problem.tests["usual"]
     sets = {"usual": usual} | problem.foreign | obvious_foreigners(usual[:OBVIOUS], 0)
     predicted = {name: [predictor.predict(part.numpy()) for part in in_batches(x)] for name, x in sets.items()}

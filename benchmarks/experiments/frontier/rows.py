@@ -12,8 +12,8 @@ from benchmarks.experiments.frontier.data import Problem
 from benchmarks.experiments.frontier.distances import distance_scaled
 from benchmarks.experiments.frontier.methods import Examples, Method
 from benchmarks.experiments.frontier.temperatures import Logits, at, tempered
-from probity.offline.config import FitConfig
-from probity.offline.data.held_out import TUNING_SHARE, HeldOut
+from demur.offline.config import FitConfig
+from demur.offline.data.held_out import TUNING_SHARE, HeldOut
 
 Make = Callable[[], Method]
 PLAIN = "plain network"

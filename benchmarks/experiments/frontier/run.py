@@ -23,7 +23,7 @@ from benchmarks.experiments.frontier.quality import scores
 from benchmarks.experiments.frontier.rows import BUNDLES, METHODS, Make, rows
 from benchmarks.experiments.frontier.temperatures import Logits
 from benchmarks.experiments.kept import run_once, with_earlier
-from probity.offline.runtime.progress import Track
+from demur.offline.runtime.progress import Track
 
 NETWORKS = NAMES
 SEEDS = 3

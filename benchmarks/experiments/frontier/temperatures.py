@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.experiments.frontier.methods import BATCH, Method
-from probity.offline.data.likelihood import class_log_likelihood
-from probity.service.maths.predictive import softmax
+from demur.offline.data.likelihood import class_log_likelihood
+from demur.service.maths.predictive import softmax
 
 Array = npt.NDArray[np.float64]
 TEMPERATURE_GRID: Array = np.logspace(-1, 1, 201)

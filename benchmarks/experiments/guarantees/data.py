@@ -16,9 +16,9 @@ from benchmarks.core.settings import Settings
 from benchmarks.datasets import mnist, uci
 from benchmarks.experiments.frontier.data import HELD_OUT, cifar_images, load, normalise
 from benchmarks.experiments.frontier.networks import EPOCHS, DigitNetwork, PhotoNetwork, trained, trained_on
-from probity.offline.config import FitConfig
-from probity.offline.fit import fit_bundle
-from probity.service.inference.predictor import Prediction, Predictor
+from demur.offline.config import FitConfig
+from demur.offline.fit import fit_bundle
+from demur.service.inference.predictor import Prediction, Predictor
 
 Array = npt.NDArray[Any]
 Examples = tuple[Tensor, Tensor]  # inputs and targets

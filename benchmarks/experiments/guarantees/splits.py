@@ -11,17 +11,17 @@ import numpy.typing as npt
 
 from benchmarks.core.settings import Values
 from benchmarks.experiments.guarantees.data import Pool, ValuePool
-from probity.service.maths.certified import NotCertified, certify
-from probity.service.maths.class_rules import LEAST_EXAMPLES, ClassRules
-from probity.service.maths.outcomes import Verdicts
-from probity.service.maths.prediction_sets import (
+from demur.service.maths.certified import NotCertified, certify
+from demur.service.maths.class_rules import LEAST_EXAMPLES, ClassRules
+from demur.service.maths.outcomes import Verdicts
+from demur.service.maths.prediction_sets import (
     ConformalIntervals,
     PredictionSets,
     conformal_rank,
     set_scores,
     tuned_sets,
 )
-from probity.service.maths.rejection import RejectionRule
+from demur.service.maths.rejection import RejectionRule
 
 Array = npt.NDArray[Any]
 RATES, LEVELS, ACCURACIES = (0.01, 0.05, 0.1), (0.9, 0.95, 0.99), (0.95, 0.98, 0.99)

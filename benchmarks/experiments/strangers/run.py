@@ -20,14 +20,14 @@ from benchmarks.experiments.frontier.temperatures import Logits, tempered
 from benchmarks.experiments.kept import run_once
 from benchmarks.experiments.strangers.data import DATA, load
 from benchmarks.experiments.strangers.networks import NETWORKS, trained
-from probity.offline.config import FitConfig
-from probity.offline.data.foreigners import is_judged, obvious_foreigners
-from probity.offline.data.likelihood import class_log_likelihood
-from probity.offline.evaluation.auroc import auroc
-from probity.offline.evaluation.diagnostics import expected_calibration_error
-from probity.offline.fit import fit_bundle
-from probity.service.inference.predictor import Predictor
-from probity.service.maths.predictive import entropy, softmax
+from demur.offline.config import FitConfig
+from demur.offline.data.foreigners import is_judged, obvious_foreigners
+from demur.offline.data.likelihood import class_log_likelihood
+from demur.offline.evaluation.auroc import auroc
+from demur.offline.evaluation.diagnostics import expected_calibration_error
+from demur.offline.fit import fit_bundle
+from demur.service.inference.predictor import Predictor
+from demur.service.maths.predictive import entropy, softmax
 
 Array = npt.NDArray[Any]
 SEEDS = 5

@@ -17,9 +17,9 @@ from benchmarks.serving.clients.common import VALUES
 from benchmarks.serving.digits import Request
 from benchmarks.serving.process import free_port, started
 from benchmarks.serving.venvs import environment, versions
-from probity.offline.config import FitConfig
-from probity.offline.fit import fit_bundle
-from probity.service.inference.predictor import Predictor
+from demur.offline.config import FitConfig
+from demur.offline.fit import fit_bundle
+from demur.service.inference.predictor import Predictor
 
 CLIENTS = {
     "of_triton": ("tritonclient", ["tritonclient[all]==2.69.0"]),
@@ -33,7 +33,7 @@ def run(settings: Settings) -> Values:
     with tempfile.TemporaryDirectory() as scratch:
         folder = _bundle(Path(scratch) / "bundle")
         port, rpc = free_port(), free_port()
-        command = [sys.executable, "-m", "probity.service", str(folder), "--port", str(port), "--grpc-port", str(rpc)]
+        command = [sys.executable, "-m", "demur.service", str(folder), "--port", str(port), "--grpc-port", str(rpc)]
         with started(command, {}, port, settings.scratch / "service.log") as server:
             server.wait_until_answered(Request("first", "/predict", json.dumps({"inputs": VALUES}).encode()))
             asked = [f"127.0.0.1:{port}", f"127.0.0.1:{rpc}", MODEL, json.dumps(_expected(folder))]

@@ -11,8 +11,8 @@ from scipy import ndimage  # type: ignore[import-untyped]
 from torch import Tensor, nn
 
 from benchmarks.core.folders import ROOT
-from probity.offline.fit import fit_bundle
-from probity.offline.recipes.load import load_recipe
+from demur.offline.fit import fit_bundle
+from demur.offline.recipes.load import load_recipe
 
 Array = npt.NDArray[Any]
 Data = tuple[Tensor, Tensor]

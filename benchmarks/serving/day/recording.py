@@ -3,7 +3,7 @@
 import re
 from typing import TextIO
 
-JOB = "probity"
+JOB = "demur"
 START = 1_767_571_200  # 5 January 2026, 00:00 UTC: where the simulated day begins
 SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
 

@@ -24,8 +24,8 @@ class Replica:
     def start(self) -> None:
         """Until it answers."""
         self._starts += 1
-        command = [sys.executable, "-m", "probity.service", "--models", str(self._models), "--port", str(self.port)]
-        settings = {"PROBITY_ACCESS_LOG": "false", "PROBITY_FEEDBACK_SECRET_FILE": str(self._secret)}
+        command = [sys.executable, "-m", "demur.service", "--models", str(self._models), "--port", str(self.port)]
+        settings = {"DEMUR_ACCESS_LOG": "false", "DEMUR_FEEDBACK_SECRET_FILE": str(self._secret)}
         log = self._scratch / f"{self._name}-{self._starts}.log"
         server = self._stack.enter_context(started(command, settings, self.port, log))
         self._server = server

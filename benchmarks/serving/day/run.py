@@ -34,7 +34,7 @@ from benchmarks.serving.day.recording import Recording
 from benchmarks.serving.day.replica import Replica
 from benchmarks.serving.day.traffic import Clients, Requests
 from benchmarks.serving.outcomes import NAMES
-from probity.pin import pin_version
+from demur.pin import pin_version
 
 MODEL, SEED = "digits", 0
 TOTAL, QUICK_TOTAL = 1_000_000, 10_000

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import threadpoolctl
 
-from probity.service.inference.predictor import Prediction, Predictor
+from demur.service.inference.predictor import Prediction, Predictor
 
 Array = npt.NDArray[Any]
 PORT, WORKERS = int(os.environ.get("SERVED_PORT", "8000")), int(os.environ.get("SERVED_WORKERS", "1"))

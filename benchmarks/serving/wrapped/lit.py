@@ -7,7 +7,7 @@ import numpy as np
 
 from benchmarks.serving.wrapped.common import PORT, WORKERS, Array, answers, example, load
 from benchmarks.serving.wrapped.settings import BATCH, DELAY_SECONDS
-from probity.service.inference.predictor import Prediction
+from demur.service.inference.predictor import Prediction
 
 
 class Digits(litserve.LitAPI):

@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from benchmarks.serving.wrapped.common import PORT, load
-from probity.service.maths.predictive import softmax
+from demur.service.maths.predictive import softmax
 
 app = FastAPI()
 predictor = load(plain_too=True)

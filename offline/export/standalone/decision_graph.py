@@ -1,8 +1,8 @@
 """What `Predictor.predict` computes after the network, as ONNX nodes.
 
-Each function adds the nodes of the function with its name in `probity.service.maths.predictive` or
-`probity.service.maths.rejection`, whose docstrings have the equations; `decide` does what `Decision.predict` of
-`probity.service.inference.decision` does. Change both together:
+Each function adds the nodes of the function with its name in `demur.service.maths.predictive` or
+`demur.service.maths.rejection`, whose docstrings have the equations; `decide` does what `Decision.predict` of
+`demur.service.inference.decision` does. Change both together:
 `tests/offline/export/standalone/test_decision_graph.py` compares them.
 
 Probabilities, scores and p-values are float64 as in the service: rounded to float32, a score could fall on the other
@@ -19,10 +19,10 @@ import numpy.typing as npt
 from onnx import TensorProto
 from onnxscript import ir
 
-from probity.service.bundle import Manifest
-from probity.service.maths.predictive import PROBIT, Link
-from probity.service.maths.rejection import RejectionRule
-from probity.service.maths.scores import SCORES, Scoring
+from demur.service.bundle import Manifest
+from demur.service.maths.predictive import PROBIT, Link
+from demur.service.maths.rejection import RejectionRule
+from demur.service.maths.scores import SCORES, Scoring
 
 from .nodes import LAST, NodeBuilder
 from .score_graph import Outputs, score_of

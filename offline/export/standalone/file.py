@@ -1,13 +1,13 @@
-"""`probity export --standalone`: write a bundle as one ONNX file."""
+"""`demur export --standalone`: write a bundle as one ONNX file."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
 
-from probity.service.bundle import read_bundle
-from probity.service.format.files import misplaced_file, replace_file
-from probity.service.inference.predictor import Predictor
+from demur.service.bundle import read_bundle
+from demur.service.format.files import misplaced_file, replace_file
+from demur.service.inference.predictor import Predictor
 
 from .errors import StandaloneError
 from .model import standalone_model

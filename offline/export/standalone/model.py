@@ -6,15 +6,15 @@ from typing import Any
 import onnx
 from onnxscript import ir
 
-from probity.service.bundle import MODEL, Bundle
-from probity.service.format.manifest_json import to_json
-from probity.service.maths.rejection import RejectionRule
+from demur.service.bundle import MODEL, Bundle
+from demur.service.format.manifest_json import to_json
+from demur.service.maths.rejection import RejectionRule
 
 from .decision_graph import decide
 from .errors import StandaloneError
 from .nodes import MIN_OPSET, NodeBuilder
 
-FORMAT, FORMAT_VERSION = "probity-standalone", "1.0"
+FORMAT, FORMAT_VERSION = "demur-standalone", "1.0"
 PROTOBUF_LIMIT = 2**31
 BATCH = "batch"
 PER_OUTPUT = ("mean", "variance", "probabilities", "map_probabilities", "std")
@@ -22,15 +22,15 @@ FLOAT32 = ("mean", "variance", "added_variance")
 MEANINGS = {
     "inputs": "Examples as the network takes them.",
     "mean": "Outputs of the network: logits before any temperature, or regression means.",
-    "variance": "v = diag(J Sigma J^T): the variances of the outputs, all or as probity.computed_variances says.",
+    "variance": "v = diag(J Sigma J^T): the variances of the outputs, all or as demur.computed_variances says.",
     "added_variance": "The part of each variance that weights added to the network have; it grows with the distance "
     "from the training data.",
-    "score": "The out-of-distribution score that probity.score names: larger is less like the calibration data.",
+    "score": "The out-of-distribution score that demur.score names: larger is less like the calibration data.",
     "p_value": "Conformal p-value of the score: (1 + #{calibration score >= score}) / (n + 1).",
     "rejected": "Whether the score is above the threshold, or an output is not finite.",
-    "probabilities": "softmax(mean / sqrt(T^2 + pi / 8 v)), T probity.temperature; with probity.link probit-shared, v "
+    "probabilities": "softmax(mean / sqrt(T^2 + pi / 8 v)), T demur.temperature; with demur.link probit-shared, v "
     "is the mean of an example's variances; with probit-sigmoid, of having each label, sigmoid of the same.",
-    "map_probabilities": "softmax(mean / T_0), or sigmoid, T_0 probity.map_temperature: the plain network.",
+    "map_probabilities": "softmax(mean / T_0), or sigmoid, T_0 demur.map_temperature: the plain network.",
     "total": "Entropy of the probabilities, in nats.",
     "aleatoric": "Entropy of map_probabilities, at most the total, in nats.",
     "epistemic": "total - aleatoric, in nats.",
@@ -90,12 +90,12 @@ def _dtype(name: str) -> ir.DataType:
 def _describe(model: ir.Model, bundle: Bundle) -> None:
     """Texts for people, and metadata for programs."""
     manifest = bundle.manifest
-    model.producer_name = "probity"
+    model.producer_name = "demur"
     model.doc_string = f"{manifest.name} version {manifest.version}, from the bundle {bundle.digest}"
     for value in (*model.graph.inputs, *model.graph.outputs):
         value.doc_string = MEANINGS[value.name or ""]
     for key, entry in metadata(bundle).items():
-        model.metadata_props[f"probity.{key}"] = entry if isinstance(entry, str) else json.dumps(entry)
+        model.metadata_props[f"demur.{key}"] = entry if isinstance(entry, str) else json.dumps(entry)
 
 
 def metadata(bundle: Bundle) -> dict[str, Any]:

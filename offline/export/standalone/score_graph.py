@@ -1,5 +1,5 @@
-"""Out-of-distribution scores as ONNX nodes: those of `probity.service.maths.scores` and
-`probity.service.maths.fused_score`.
+"""Out-of-distribution scores as ONNX nodes: those of `demur.service.maths.scores` and
+`demur.service.maths.fused_score`.
 
 Their docstrings have the equations. Change both together: `tests/offline/export/standalone/test_score_graph.py`
 compares them.
@@ -14,10 +14,10 @@ import numpy.typing as npt
 from onnx import TensorProto
 from onnxscript import ir
 
-from probity.service.maths.fused_score import FusedScore, JoinedScore
-from probity.service.maths.predictive import noise_ratios
-from probity.service.maths.score_distribution import ScoreDistribution
-from probity.service.maths.scores import EXPONENT, LEAST_SQUARE, MOST_CLASSES, Scoring
+from demur.service.maths.fused_score import FusedScore, JoinedScore
+from demur.service.maths.predictive import noise_ratios
+from demur.service.maths.score_distribution import ScoreDistribution
+from demur.service.maths.scores import EXPONENT, LEAST_SQUARE, MOST_CLASSES, Scoring
 
 from .nodes import LAST, NodeBuilder
 

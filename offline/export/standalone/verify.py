@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from probity.service.bundle import InputSpec
-from probity.service.inference.graph import NetworkError
-from probity.service.inference.onnx_runtime import onnxruntime
-from probity.service.inference.predictor import Prediction, Predictor
-from probity.service.maths.fused_score import FusedScore, LargestSurprise
-from probity.service.maths.scores import Scoring
+from demur.service.bundle import InputSpec
+from demur.service.inference.graph import NetworkError
+from demur.service.inference.onnx_runtime import onnxruntime
+from demur.service.inference.predictor import Prediction, Predictor
+from demur.service.maths.fused_score import FusedScore, LargestSurprise
+from demur.service.maths.scores import Scoring
 
 from .errors import StandaloneError
 

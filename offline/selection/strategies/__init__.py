@@ -1,2 +1,2 @@
 """Selection strategies: functions `(context, **options) -> Subnetwork`, named in
-`probity.offline.selection.registry`."""
+`demur.offline.selection.registry`."""

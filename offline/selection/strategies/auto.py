@@ -1,7 +1,7 @@
 """`auto`: live weights of the last layers, at random.
 
 The places of the network are tried from its end, and the first one with enough live weights is taken, among those where
-a prediction costs at most three forward passes, by a count (`probity.offline.selection.price`); where no place is as
+a prediction costs at most three forward passes, by a count (`demur.offline.selection.price`); where no place is as
 cheap, fewer weights are taken. Near the end, derivatives cost next to nothing; and which of the live weights are chosen
 makes no difference that shows beside added weights: a comparison of strategies on held-out data, judged by synthetic
 shifts, gained nothing beyond the noise of three seeds.

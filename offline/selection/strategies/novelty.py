@@ -40,7 +40,7 @@ def novelty_sampling(
     Drawn rather than ranked, since the largest are weights that say the same: as the largest log-scores with Gumbel
     noise (Kool et al. 2019, arXiv 1903.06059, section 2.3).
 
-    Over `examples` training examples drawn by the seed (None: all) and the `shifts` of `probity.offline.data.shifts`
+    Over `examples` training examples drawn by the seed (None: all) and the `shifts` of `demur.offline.data.shifts`
     (None: every one), among a random `pool` of so many weights (None: among all). Only weights with a derivative on
     these examples are drawn, the others are counted as dead.
     """

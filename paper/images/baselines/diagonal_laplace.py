@@ -10,6 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.experiments.frontier.methods import Method
+from demur.offline.config import FitConfig
+from demur.offline.data.likelihood import Classification, class_log_likelihood
+from demur.offline.job import Job, prepare
+from demur.offline.laplace.prior import grid_log_likelihood
+from demur.offline.runtime.distributed import DistributedContext
+from demur.offline.runtime.progress import silent
+from demur.offline.selection.context import SelectionContext
+from demur.offline.selection.streaming import curvature_diagonal
+from demur.service.maths.predictive import link_approx
 from paper.images.baselines.point import state_bytes
 from paper.images.baselines.weight_samples import (
     SAMPLES,
@@ -18,15 +27,6 @@ from paper.images.baselines.weight_samples import (
     parameters_of,
 )
 from paper.images.problems import batches
-from probity.offline.config import FitConfig
-from probity.offline.data.likelihood import Classification, class_log_likelihood
-from probity.offline.job import Job, prepare
-from probity.offline.laplace.prior import grid_log_likelihood
-from probity.offline.runtime.distributed import DistributedContext
-from probity.offline.runtime.progress import silent
-from probity.offline.selection.context import SelectionContext
-from probity.offline.selection.streaming import curvature_diagonal
-from probity.service.maths.predictive import link_approx
 
 Array = npt.NDArray[np.float64]
 Examples = tuple[Tensor, Tensor]

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.experiments.frontier.methods import BATCH, Method, softmax
-from probity.offline.data.likelihood import class_log_likelihood
-from probity.service.maths.predictive import softmax as softmax_of
+from demur.offline.data.likelihood import class_log_likelihood
+from demur.service.maths.predictive import softmax as softmax_of
 
 TEMPERATURES = np.logspace(0, 1.5, 151)
 

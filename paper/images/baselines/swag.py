@@ -19,10 +19,10 @@ from torch.optim.swa_utils import update_bn
 from benchmarks.experiments.frontier.methods import Method
 from benchmarks.experiments.training import BATCH, Optimise, Recipe, Vary, same
 from benchmarks.experiments.training import train as learn
+from demur.offline.data.likelihood import class_log_likelihood
+from demur.offline.runtime.progress import Track
 from paper.images.baselines.point import state_bytes
 from paper.images.baselines.weight_samples import SAMPLES, State, averaged
-from probity.offline.data.likelihood import class_log_likelihood
-from probity.offline.runtime.progress import Track
 
 RANK, MOMENTUM, WEIGHT_DECAY = 20, 0.9, 1e-4
 RATES = (0.01, 0.05, 0.2)

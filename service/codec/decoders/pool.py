@@ -19,14 +19,14 @@ from .channel import DTYPE, SIZE, Answer, check_sizes, pack, sizes_from_bytes, u
 # As `multiprocessing` starts processes, but without importing the service's own main module into them.
 BOOT = """import json, sys
 sys.path[:] = json.loads(sys.argv[1])
-from probity.service.codec.decoders.child import main
+from demur.service.codec.decoders.child import main
 main(int(sys.argv[2]), int(sys.argv[3]))"""
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 MOST_PARTS = 3  # that are read: an answer has fewer
 # How long a process that waited for work may take to receive it; one that takes longer is replaced, which costs the
 # request this time and no more.
 RECEIVE_SECONDS = 2.0
-log = logging.getLogger("probity")
+log = logging.getLogger("demur")
 
 
 class DecoderUnavailable(Exception):

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from probity.offline import FitConfig, fit_bundle
-from probity.offline.data.calibration_check import CalibrationCheck, quality_warnings, target_warnings
-from probity.offline.data.held_out import HeldOut
-from probity.offline.data.input_range import RangeMeter
-from probity.offline.data.likelihood import Classification, Likelihood, Multilabel, Regression
-from probity.service.bundle import read_manifest
+from demur.offline import FitConfig, fit_bundle
+from demur.offline.data.calibration_check import CalibrationCheck, quality_warnings, target_warnings
+from demur.offline.data.held_out import HeldOut
+from demur.offline.data.input_range import RangeMeter
+from demur.offline.data.likelihood import Classification, Likelihood, Multilabel, Regression
+from demur.service.bundle import read_manifest
 
 
 def drawn(count: int, seed: int, scale: float = 1.0) -> Tensor:

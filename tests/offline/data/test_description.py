@@ -1,4 +1,4 @@
-"""What names and input specs a fit takes from Python; recipes are in `tests/probity/test_mistakes.py`."""
+"""What names and input specs a fit takes from Python; recipes are in `tests/demur/test_mistakes.py`."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import torch
 
-from probity.offline.data.description import check_class_names, check_input_spec
+from demur.offline.data.description import check_class_names, check_input_spec
 
 
 @pytest.mark.parametrize("names", [["a", "b"], ("a", "b"), np.array(["a", "b"]), pd.Index(["a", "b"])], ids=str)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from probity.offline.data.foreign import MOST_EXAMPLES, collect_foreign
+from demur.offline.data.foreign import MOST_EXAMPLES, collect_foreign
 
 
 class Endless:

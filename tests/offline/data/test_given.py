@@ -10,10 +10,10 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from probity.offline import FitConfig, fit_bundle
-from probity.offline.data.given import BATCH_SIZE, given_data
-from probity.offline.data.loaders import checked_batches
-from probity.service.bundle import read_manifest
+from demur.offline import FitConfig, fit_bundle
+from demur.offline.data.given import BATCH_SIZE, given_data
+from demur.offline.data.loaders import checked_batches
+from demur.service.bundle import read_manifest
 
 INPUTS, TARGETS = np.arange(6.0).reshape(3, 2), np.array([0, 1, 1])
 FRAME = pd.DataFrame({"height": [0, 2, 4], "weight": [1.0, 3.0, 5.0]})

@@ -8,8 +8,8 @@ import pytest
 import transformers
 from PIL import Image
 
-from probity.offline.data.image_spec import image_spec
-from probity.service.codec.images import image_to_array
+from demur.offline.data.image_spec import image_spec
+from demur.service.codec.images import image_to_array
 from tests.support.client import encoded
 
 PROCESSORS: dict[str, tuple[str, dict[str, Any]]] = {

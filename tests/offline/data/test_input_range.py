@@ -2,8 +2,8 @@
 
 import torch
 
-from probity.offline.data.input_range import MAX_PLACES, RangeMeter
-from probity.service.bundle import InputRange, InputSpec
+from demur.offline.data.input_range import MAX_PLACES, RangeMeter
+from demur.service.bundle import InputRange, InputSpec
 
 
 def described(spec: InputSpec, train: torch.Tensor, held_out: torch.Tensor) -> InputRange | None:

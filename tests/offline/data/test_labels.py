@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from probity.offline.config import FitConfig
-from probity.offline.data.likelihood import Multilabel, are_labels, likelihood_of
+from demur.offline.config import FitConfig
+from demur.offline.data.likelihood import Multilabel, are_labels, likelihood_of
 from tests import reference
 
 LABELS = torch.tensor([[0, 1, 1], [0, 0, 0], [1, 1, 0]])

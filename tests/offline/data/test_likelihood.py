@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from probity.offline.data.likelihood import (
+from demur.offline.data.likelihood import (
     Classification,
     Likelihood,
     Regression,

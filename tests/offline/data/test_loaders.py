@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from probity.offline.data.loaders import Passes, check_loader, checked_batches, in_chunks, rows_within
+from demur.offline.data.loaders import Passes, check_loader, checked_batches, in_chunks, rows_within
 
 CPU = torch.device("cpu")
 GOOD = (torch.zeros(2, 3), torch.tensor([0, 1]))

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from probity.offline.data.foreigners import obvious_foreigners
-from probity.offline.data.packed_tokens import are_tokens, change_tokens
-from probity.offline.data.shifts import available_shifts, kind_of, synthetic_shifts
-from probity.service.bundle import InputPart
+from demur.offline.data.foreigners import obvious_foreigners
+from demur.offline.data.packed_tokens import are_tokens, change_tokens
+from demur.offline.data.shifts import available_shifts, kind_of, synthetic_shifts
+from demur.service.bundle import InputPart
 
 LENGTH = 6
 MASK, IDS, TYPES = (InputPart(name, (LENGTH,), "int64") for name in ("attention_mask", "input_ids", "token_type_ids"))

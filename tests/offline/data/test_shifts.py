@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from probity.offline.data.shifts import (
+from demur.offline.data.shifts import (
     SHIFTS,
     ShiftName,
     accepted_shifts,

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from probity.offline.data.loaders import checked_batches
+from demur.offline.data.loaders import checked_batches
 
 GOOD = (torch.ones(4), 1)
 LEAVE_OUT = "expected a value; leave such examples out, or fill what is missing"

@@ -7,12 +7,12 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from probity.offline.data.given import given_data
-from probity.offline.data.loaders import first_batch
-from probity.offline.data.text_doubts import text_doubts
-from probity.offline.data.texts import TextEncoder
-from probity.offline.network.inputs import input_form
-from probity.offline.network.outputs import PLAIN
+from demur.offline.data.given import given_data
+from demur.offline.data.loaders import first_batch
+from demur.offline.data.text_doubts import text_doubts
+from demur.offline.data.texts import TextEncoder
+from demur.offline.network.inputs import input_form
+from demur.offline.network.outputs import PLAIN
 from tests.support.bundles import WORDS, tokenizer_json
 
 TEXTS = ["the film was good good good", "bad", "the film"]

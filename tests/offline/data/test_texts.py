@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import PreTrainedTokenizerFast
 
-from probity.offline.data.given import given_data
-from probity.offline.data.loaders import checked_batches
-from probity.offline.data.texts import MOST_TOKENS, TextEncoder, texts_alone, with_text
-from probity.service.bundle import InputPart, InputSpec, InputText
-from probity.service.inference.texts import TextError
+from demur.offline.data.given import given_data
+from demur.offline.data.loaders import checked_batches
+from demur.offline.data.texts import MOST_TOKENS, TextEncoder, texts_alone, with_text
+from demur.service.bundle import InputPart, InputSpec, InputText
+from demur.service.inference.texts import TextError
 from tests.support.bundles import tokenizer_json
 
 TEXTS = ["the film was good", "the film", "bad", "the film was bad"]

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from probity.offline.data.held_out import HeldOut
-from probity.offline.data.typical_rows import LEAST_ALIKE, LEAST_GROUP, MOST_FEATURES, MOST_ROWS, typical_rows
-from probity.service.bundle import InputSpec
+from demur.offline.data.held_out import HeldOut
+from demur.offline.data.typical_rows import LEAST_ALIKE, LEAST_GROUP, MOST_FEATURES, MOST_ROWS, typical_rows
+from demur.service.bundle import InputSpec
 
 
 def held_out(x: np.ndarray, targets: np.ndarray | None = None) -> HeldOut:

@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probity.offline.data.held_out import HeldOut, collect_held_out
-from probity.offline.data.loaders import Passes
-from probity.offline.estimate import duration
-from probity.offline.estimate.job_memory import plan_stand_in
-from probity.offline.estimate.timing import MatrixSeconds
-from probity.offline.features.layers import choose_layers
-from probity.offline.job import Job
-from probity.offline.laplace.scoring import HeldOutOutputs, choose_score
-from probity.offline.selection.select import reachable_weights
+from demur.offline.data.held_out import HeldOut, collect_held_out
+from demur.offline.data.loaders import Passes
+from demur.offline.estimate import duration
+from demur.offline.estimate.job_memory import plan_stand_in
+from demur.offline.estimate.timing import MatrixSeconds
+from demur.offline.features.layers import choose_layers
+from demur.offline.job import Job
+from demur.offline.laplace.scoring import HeldOutOutputs, choose_score
+from demur.offline.selection.select import reachable_weights
 from tests.support.cases import CASES
 from tests.support.selections import make_job
 

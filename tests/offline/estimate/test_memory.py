@@ -9,16 +9,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from probity.offline.data.likelihood import Classification
-from probity.offline.estimate.memory import MemoryPlan, plan_memory, readable
-from probity.offline.estimate.stage_memory import Stage, copies
-from probity.offline.estimate.timing import seconds_per_example
-from probity.offline.jacobian.plan import make_jacobian
-from probity.offline.network.model_copy import private_copy
-from probity.offline.network.weights import WeightLayout
-from probity.offline.runtime.available_memory import AVAILABLE_SHARE, available_memory, default_budget
-from probity.offline.runtime.peak_memory import Ledger, peak_bytes
-from probity.offline.runtime.progress import readable_seconds
+from demur.offline.data.likelihood import Classification
+from demur.offline.estimate.memory import MemoryPlan, plan_memory, readable
+from demur.offline.estimate.stage_memory import Stage, copies
+from demur.offline.estimate.timing import seconds_per_example
+from demur.offline.jacobian.plan import make_jacobian
+from demur.offline.network.model_copy import private_copy
+from demur.offline.network.weights import WeightLayout
+from demur.offline.runtime.available_memory import AVAILABLE_SHARE, available_memory, default_budget
+from demur.offline.runtime.peak_memory import Ledger, peak_bytes
+from demur.offline.runtime.progress import readable_seconds
 from tests.support.cases import CASES
 
 ROOT = Path(__file__).parents[3]

@@ -9,16 +9,16 @@ import torch
 from torch import Tensor, nn
 from typer.testing import CliRunner
 
-from probity.cli import app
-from probity.offline import FitConfig, fit_bundle
-from probity.offline.estimate.trial import check_whole_way, weights_to_try
-from probity.offline.export.errors import ExportError
-from probity.offline.fit import dry_run
-from probity.offline.job import prepare
-from probity.offline.network.unsupported import UnsupportedModelError
-from probity.offline.runtime.distributed import DistributedContext
-from probity.offline.runtime.progress import silent
-from probity.offline.selection.select import reachable_weights
+from demur.cli import app
+from demur.offline import FitConfig, fit_bundle
+from demur.offline.estimate.trial import check_whole_way, weights_to_try
+from demur.offline.export.errors import ExportError
+from demur.offline.fit import dry_run
+from demur.offline.job import prepare
+from demur.offline.network.unsupported import UnsupportedModelError
+from demur.offline.runtime.distributed import DistributedContext
+from demur.offline.runtime.progress import silent
+from demur.offline.selection.select import reachable_weights
 from tests.support.tiers import quick_among
 
 CPU = torch.device("cpu")
@@ -123,7 +123,7 @@ def test_a_dry_run_checks_the_names_of_modules() -> None:
 def test_the_line_at_fault_is_shown(tmp_path: Path) -> None:
     (tmp_path / "recipe.py").write_text("""
 import torch
-from probity.offline import FitConfig
+from demur.offline import FitConfig
 config = FitConfig(subnetwork_size=5, device="cpu")
 
 class Branching(torch.nn.Module):

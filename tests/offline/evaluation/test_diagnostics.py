@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probity.offline.evaluation.diagnostics import (
+from demur.offline.evaluation.diagnostics import (
     ECE_BINS,
     coverage_band,
     coverage_curve,

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from probity.offline.evaluation.diagnostics import ECE_BINS, equal_mass, expected_calibration_error
-from probity.offline.evaluation.evaluate import evaluate
-from probity.offline.evaluation.measured import Measured, clopper_pearson
-from probity.service.bundle import (
+from demur.offline.evaluation.diagnostics import ECE_BINS, equal_mass, expected_calibration_error
+from demur.offline.evaluation.evaluate import evaluate
+from demur.offline.evaluation.measured import Measured, clopper_pearson
+from demur.service.bundle import (
     Calibration,
     CalibrationTensors,
     Graph,
@@ -27,9 +27,9 @@ from probity.service.bundle import (
     Selection,
     write_bundle,
 )
-from probity.service.inference.predictor import Predictor
-from probity.service.maths.posterior_factor import CholeskyPosterior
-from probity.service.maths.rejection import RejectionRule
+from demur.service.inference.predictor import Predictor
+from demur.service.maths.posterior_factor import CholeskyPosterior
+from demur.service.maths.rejection import RejectionRule
 from tests import reference
 from tests.support.bundles import even_outcomes
 from tests.support.manifests import described_outcomes

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from probity.offline.evaluation.certificates import ACCURACIES, largest_certificate
-from probity.offline.evaluation.evaluate import evaluate
-from probity.offline.evaluation.measured import clopper_pearson
-from probity.service.bundle import InputSpec, read_bundle
-from probity.service.inference.predictor import Predictor
-from probity.service.maths.certified import NotCertified, certify
+from demur.offline.evaluation.certificates import ACCURACIES, largest_certificate
+from demur.offline.evaluation.evaluate import evaluate
+from demur.offline.evaluation.measured import clopper_pearson
+from demur.service.bundle import InputSpec, read_bundle
+from demur.service.inference.predictor import Predictor
+from demur.service.maths.certified import NotCertified, certify
 from tests.support.bundles import write_linear
 from tests.support.outcomes import draw_inputs, draw_targets, keeping_outcomes
 

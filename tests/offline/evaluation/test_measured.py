@@ -2,7 +2,7 @@
 
 import pytest
 
-from probity.offline.evaluation.measured import clopper_pearson, measured_share
+from demur.offline.evaluation.measured import clopper_pearson, measured_share
 from tests import reference
 
 

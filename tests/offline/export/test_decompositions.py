@@ -6,8 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from probity.offline.export.decompositions import convolution_backward
-from probity.offline.export.resampling import adaptive_avg_pool_backward, avg_pool_backward
+from demur.offline.export.decompositions import convolution_backward
+from demur.offline.export.resampling import adaptive_avg_pool_backward, avg_pool_backward
 
 aten = torch.ops.aten
 

@@ -12,12 +12,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from probity.offline.export.errors import ExportError
-from probity.offline.export.graph import export_jacobian
-from probity.offline.jacobian.plan import make_jacobian
-from probity.offline.network.model_copy import check_private, private_copy
-from probity.offline.network.weights import WeightLayout
-from probity.service.inference.onnx_runtime import onnxruntime
+from demur.offline.export.errors import ExportError
+from demur.offline.export.graph import export_jacobian
+from demur.offline.jacobian.plan import make_jacobian
+from demur.offline.network.model_copy import check_private, private_copy
+from demur.offline.network.weights import WeightLayout
+from demur.service.inference.onnx_runtime import onnxruntime
 from tests import reference
 from tests.support.layer_cases import FUNCTIONS, LAYERS, OUTPUTS, Case, network
 from tests.support.tiers import quick_among

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from probity.offline import ExportError, FitConfig, fit_bundle
-from probity.offline.export.standalone.file import export_standalone
-from probity.offline.export.standalone.verify import open_model
-from probity.service.inference.graph import NetworkError
-from probity.service.inference.predictor import Predictor
+from demur.offline import ExportError, FitConfig, fit_bundle
+from demur.offline.export.standalone.file import export_standalone
+from demur.offline.export.standalone.verify import open_model
+from demur.service.inference.graph import NetworkError
+from demur.service.inference.predictor import Predictor
 from tests.support.tiers import quick_among
 
 pytestmark = pytest.mark.usefixtures("short_fits")

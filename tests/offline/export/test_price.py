@@ -2,7 +2,7 @@
 
 import pytest
 
-from probity.offline.export.price import Timing, published
+from demur.offline.export.price import Timing, published
 
 
 def test_passes_are_a_ratio() -> None:

@@ -5,18 +5,18 @@ import pytest
 import torch
 from torch import nn
 
-from probity.offline.export.graph import export_variance
-from probity.offline.jacobian.find_head import find_head
-from probity.offline.jacobian.output_rule import Kind, OutputRule, output_rule
-from probity.offline.jacobian.plan import make_jacobian
-from probity.offline.laplace.block_factor import BlockFactor
-from probity.offline.laplace.head_factor import HeadFactor
-from probity.offline.laplace.served_factor import served_factor
-from probity.offline.laplace.whole_factor import WholeFactor
-from probity.offline.network.model_copy import private_copy
-from probity.offline.network.weights import WeightLayout
-from probity.service.inference.onnx_runtime import onnxruntime
-from probity.service.maths.posterior_factor import CholeskyPosterior
+from demur.offline.export.graph import export_variance
+from demur.offline.jacobian.find_head import find_head
+from demur.offline.jacobian.output_rule import Kind, OutputRule, output_rule
+from demur.offline.jacobian.plan import make_jacobian
+from demur.offline.laplace.block_factor import BlockFactor
+from demur.offline.laplace.head_factor import HeadFactor
+from demur.offline.laplace.served_factor import served_factor
+from demur.offline.laplace.whole_factor import WholeFactor
+from demur.offline.network.model_copy import private_copy
+from demur.offline.network.weights import WeightLayout
+from demur.service.inference.onnx_runtime import onnxruntime
+from demur.service.maths.posterior_factor import CholeskyPosterior
 from tests import reference
 from tests.support.heads import build_head
 from tests.support.networks import NETWORKS, build

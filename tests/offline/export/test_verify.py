@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-import probity.offline.publish.exporter
-from probity.offline.config import FitConfig
-from probity.offline.export.verify import (
+import demur.offline.publish.exporter
+from demur.offline.config import FitConfig
+from demur.offline.export.verify import (
     ADDED_SHARE,
     LOOSEST,
     ROUNDING_FACTOR,
@@ -20,8 +20,8 @@ from probity.offline.export.verify import (
     VerificationError,
     verify,
 )
-from probity.offline.fit import fit_bundle
-from probity.service.bundle import Verification
+from demur.offline.fit import fit_bundle
+from demur.service.bundle import Verification
 from tests.support.bundles import FEATURE_SPEC, write_linear
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the exporter's own deprecations are not ours to mend
@@ -105,7 +105,7 @@ def test_rounding_is_measured_on_the_network_itself(tmp_path: Path, monkeypatch:
         asked.append(rounding())
         return verify(folder, truth, rounding)
 
-    monkeypatch.setattr(probity.offline.publish.exporter, "verify", asking)
+    monkeypatch.setattr(demur.offline.publish.exporter, "verify", asking)
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
     loader = [(torch.randn(30, 4), torch.randint(0, 3, (30,))) for _ in range(2)]

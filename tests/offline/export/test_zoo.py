@@ -14,13 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.fit.networks.zoo import FULL, MINIATURE, network_spec
-from probity.offline import FitConfig, fit_bundle
-from probity.offline.export.graph import export_jacobian
-from probity.offline.jacobian.plan import make_jacobian
-from probity.offline.network.model_copy import private_copy
-from probity.offline.network.weights import WeightLayout
-from probity.service import Predictor, read_bundle
-from probity.service.inference.onnx_runtime import onnxruntime
+from demur.offline import FitConfig, fit_bundle
+from demur.offline.export.graph import export_jacobian
+from demur.offline.jacobian.plan import make_jacobian
+from demur.offline.network.model_copy import private_copy
+from demur.offline.network.weights import WeightLayout
+from demur.service import Predictor, read_bundle
+from demur.service.inference.onnx_runtime import onnxruntime
 from tests import reference
 from tests.support.tiers import quick_among
 

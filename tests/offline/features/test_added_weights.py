@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from probity.offline.features.activations import INPUTS, texture
-from probity.offline.features.added_weights import AddedWeights, FeatureSettings, FeatureVariance
-from probity.offline.features.layers import FeatureLayers
+from demur.offline.features.activations import INPUTS, texture
+from demur.offline.features.added_weights import AddedWeights, FeatureSettings, FeatureVariance
+from demur.offline.features.layers import FeatureLayers
 from tests.reference import added_weights as reference
 from tests.reference.added_weights import added_variance, coordinates, random_features
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from probity.offline.features.activations import INPUTS, TEXTURE, read_activations
-from probity.offline.features.layers import MOST_FEATURES, FeatureLayers, choose_layers, named_layers
-from probity.offline.jacobian.find_head import find_head
-from probity.service.bundle import InputPart
+from demur.offline.features.activations import INPUTS, TEXTURE, read_activations
+from demur.offline.features.layers import MOST_FEATURES, FeatureLayers, choose_layers, named_layers
+from demur.offline.jacobian.find_head import find_head
+from demur.service.bundle import InputPart
 from tests.support.heads import Residual
 
 

@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from probity.offline.jacobian.find_head import find_head
-from probity.offline.jacobian.jacobian import SubnetworkJacobian
-from probity.offline.jacobian.mixtures import Mixtures
-from probity.offline.jacobian.plain import plain_jacobian
-from probity.offline.jacobian.plan import CHECK_EXAMPLES, CHECK_OUTPUTS, make_jacobian
-from probity.offline.jacobian.probes import ROWS_AT_ONCE, outputs_at_once, probe_gradients, probed_forward
-from probity.offline.jacobian.routes import Chosen
-from probity.offline.jacobian.sparse_products import ProductIndex
-from probity.offline.network.model_copy import private_copy
-from probity.offline.network.weights import WeightLayout
+from demur.offline.jacobian.find_head import find_head
+from demur.offline.jacobian.jacobian import SubnetworkJacobian
+from demur.offline.jacobian.mixtures import Mixtures
+from demur.offline.jacobian.plain import plain_jacobian
+from demur.offline.jacobian.plan import CHECK_EXAMPLES, CHECK_OUTPUTS, make_jacobian
+from demur.offline.jacobian.probes import ROWS_AT_ONCE, outputs_at_once, probe_gradients, probed_forward
+from demur.offline.jacobian.routes import Chosen
+from demur.offline.jacobian.sparse_products import ProductIndex
+from demur.offline.network.model_copy import private_copy
+from demur.offline.network.weights import WeightLayout
 from tests import reference
 from tests.support.networks import NETWORKS, build, hooks_of
 

@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from probity.offline.jacobian.layer_rules import computes_as, is_structured
+from demur.offline.jacobian.layer_rules import computes_as, is_structured
 
 
 class Named(nn.Linear):

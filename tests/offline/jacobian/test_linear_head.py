@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from probity.offline.jacobian.find_head import find_head
-from probity.offline.jacobian.jacobian import SubnetworkJacobian
-from probity.offline.jacobian.linear_head import LinearHead
-from probity.offline.jacobian.plan import make_jacobian
-from probity.offline.network.model_copy import private_copy
-from probity.offline.network.weights import WeightLayout
+from demur.offline.jacobian.find_head import find_head
+from demur.offline.jacobian.jacobian import SubnetworkJacobian
+from demur.offline.jacobian.linear_head import LinearHead
+from demur.offline.jacobian.plan import make_jacobian
+from demur.offline.network.model_copy import private_copy
+from demur.offline.network.weights import WeightLayout
 from tests import reference
 from tests.support.heads import HEADS, Gated, ShuffledChannels, build_head
 

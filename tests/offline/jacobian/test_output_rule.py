@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from probity.offline.jacobian.find_head import find_head
-from probity.offline.jacobian.jacobian import SubnetworkJacobian
-from probity.offline.jacobian.output_rule import ALL_OUTPUTS, Kind, OutputRule, filled, leading, output_rule
-from probity.offline.jacobian.plan import make_jacobian
-from probity.offline.network.model_copy import private_copy
-from probity.offline.network.weights import WeightLayout
-from probity.service.maths.predictive import functional_variance
+from demur.offline.jacobian.find_head import find_head
+from demur.offline.jacobian.jacobian import SubnetworkJacobian
+from demur.offline.jacobian.output_rule import ALL_OUTPUTS, Kind, OutputRule, filled, leading, output_rule
+from demur.offline.jacobian.plan import make_jacobian
+from demur.offline.network.model_copy import private_copy
+from demur.offline.network.weights import WeightLayout
+from demur.service.maths.predictive import functional_variance
 from tests import reference
 from tests.support.heads import HEADS, build_head
 from tests.support.networks import NETWORKS, build

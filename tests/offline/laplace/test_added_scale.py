@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probity.offline.config import FitConfig
-from probity.offline.data.likelihood import Classification, Likelihood, Regression
-from probity.offline.laplace.added_scale import LEAST_SCALE, MOST_VARIANCE, Held, choose_scale
-from probity.offline.laplace.temperature import suited
+from demur.offline.config import FitConfig
+from demur.offline.data.likelihood import Classification, Likelihood, Regression
+from demur.offline.laplace.added_scale import LEAST_SCALE, MOST_VARIANCE, Held, choose_scale
+from demur.offline.laplace.temperature import suited
 
 CLASSES = 3
 SURE = Classification(CLASSES, 0.8, link="probit-shared", map_temperature=0.8)

@@ -5,11 +5,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from probity.offline.jacobian.find_head import find_head
-from probity.offline.jacobian.plan import make_jacobian
-from probity.offline.laplace.block_factor import OwnWeights, block_factor, factor_of, factor_size
-from probity.offline.network.model_copy import private_copy
-from probity.offline.network.weights import WeightLayout
+from demur.offline.jacobian.find_head import find_head
+from demur.offline.jacobian.plan import make_jacobian
+from demur.offline.laplace.block_factor import OwnWeights, block_factor, factor_of, factor_size
+from demur.offline.network.model_copy import private_copy
+from demur.offline.network.weights import WeightLayout
 from tests import reference
 from tests.support.heads import build_head
 

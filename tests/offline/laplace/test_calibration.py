@@ -9,18 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from probity.offline.data.held_out import HeldOut, check_enough, collect_held_out
-from probity.offline.data.likelihood import Classification, Regression
-from probity.offline.jacobian.jacobian import SubnetworkJacobian
-from probity.offline.jacobian.plan import make_jacobian
-from probity.offline.laplace.calibrated import held_out_metrics, reference_quantiles
-from probity.offline.laplace.calibration import predict_held_out
-from probity.offline.laplace.posterior import factor
-from probity.offline.network.model_copy import private_copy
-from probity.offline.network.weights import WeightLayout
-from probity.offline.runtime.progress import silent
-from probity.service.format.manifest import Task
-from probity.service.maths.posterior_factor import CholeskyPosterior
+from demur.offline.data.held_out import HeldOut, check_enough, collect_held_out
+from demur.offline.data.likelihood import Classification, Regression
+from demur.offline.jacobian.jacobian import SubnetworkJacobian
+from demur.offline.jacobian.plan import make_jacobian
+from demur.offline.laplace.calibrated import held_out_metrics, reference_quantiles
+from demur.offline.laplace.calibration import predict_held_out
+from demur.offline.laplace.posterior import factor
+from demur.offline.network.model_copy import private_copy
+from demur.offline.network.weights import WeightLayout
+from demur.offline.runtime.progress import silent
+from demur.service.format.manifest import Task
+from demur.service.maths.posterior_factor import CholeskyPosterior
 from tests import reference
 
 CPU = torch.device("cpu")

@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from probity.offline.data.likelihood import Classification, Regression, likelihood_of
-from probity.offline.jacobian.jacobian import SubnetworkJacobian
-from probity.offline.jacobian.plan import make_jacobian
-from probity.offline.laplace.ggn import accumulate_ggn, default_rows, diagonal_ggn
-from probity.offline.laplace.gram import UPDATE_ROWS, Gram, mirror
-from probity.offline.network.model_copy import private_copy
-from probity.offline.network.weights import WeightLayout
-from probity.offline.runtime.blocks import BLOCK
-from probity.offline.runtime.distributed import DistributedContext
-from probity.service.format.manifest import Task
+from demur.offline.data.likelihood import Classification, Regression, likelihood_of
+from demur.offline.jacobian.jacobian import SubnetworkJacobian
+from demur.offline.jacobian.plan import make_jacobian
+from demur.offline.laplace.ggn import accumulate_ggn, default_rows, diagonal_ggn
+from demur.offline.laplace.gram import UPDATE_ROWS, Gram, mirror
+from demur.offline.network.model_copy import private_copy
+from demur.offline.network.weights import WeightLayout
+from demur.offline.runtime.blocks import BLOCK
+from demur.offline.runtime.distributed import DistributedContext
+from demur.service.format.manifest import Task
 from tests import reference
 
 CPU = torch.device("cpu")

@@ -5,14 +5,14 @@ import pytest
 import torch
 from torch import nn
 
-from probity.offline.jacobian.find_head import find_head
-from probity.offline.jacobian.plan import make_jacobian
-from probity.offline.laplace.block_factor import BlockFactor, OwnWeights, block_factor
-from probity.offline.laplace.head_factor import HeadFactor, TriangularFactors, head_factor
-from probity.offline.laplace.served_factor import structured_factor
-from probity.offline.network.model_copy import private_copy
-from probity.offline.network.weights import WeightLayout
-from probity.service.maths.posterior_factor import CholeskyPosterior
+from demur.offline.jacobian.find_head import find_head
+from demur.offline.jacobian.plan import make_jacobian
+from demur.offline.laplace.block_factor import BlockFactor, OwnWeights, block_factor
+from demur.offline.laplace.head_factor import HeadFactor, TriangularFactors, head_factor
+from demur.offline.laplace.served_factor import structured_factor
+from demur.offline.network.model_copy import private_copy
+from demur.offline.network.weights import WeightLayout
+from demur.service.maths.posterior_factor import CholeskyPosterior
 from tests import reference
 
 

@@ -8,19 +8,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from probity.offline import FitConfig, fit_bundle
-from probity.offline.data.held_out import TUNING_SHARE, HeldOut
-from probity.offline.data.likelihood import Regression, gaussian_log_likelihood
-from probity.offline.evaluation.evaluate import evaluate
-from probity.offline.jacobian.plan import make_jacobian
-from probity.offline.laplace.ggn import accumulate_ggn
-from probity.offline.laplace.noise import STEPS, likeliest_noise, residual_noise
-from probity.offline.laplace.posterior import Spectrum
-from probity.offline.network.model_copy import private_copy
-from probity.offline.network.weights import WeightLayout
-from probity.offline.runtime.progress import silent
-from probity.service import Predictor
-from probity.service.bundle import Manifest, read_manifest
+from demur.offline import FitConfig, fit_bundle
+from demur.offline.data.held_out import TUNING_SHARE, HeldOut
+from demur.offline.data.likelihood import Regression, gaussian_log_likelihood
+from demur.offline.evaluation.evaluate import evaluate
+from demur.offline.jacobian.plan import make_jacobian
+from demur.offline.laplace.ggn import accumulate_ggn
+from demur.offline.laplace.noise import STEPS, likeliest_noise, residual_noise
+from demur.offline.laplace.posterior import Spectrum
+from demur.offline.network.model_copy import private_copy
+from demur.offline.network.weights import WeightLayout
+from demur.offline.runtime.progress import silent
+from demur.service import Predictor
+from demur.service.bundle import Manifest, read_manifest
 from tests import reference
 
 pytestmark = pytest.mark.usefixtures("short_fits")
@@ -170,10 +170,10 @@ def test_intervals_that_hold_too_little_are_to_be_checked(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.skipif("PROBITY_DATA_DIR" not in os.environ, reason="needs the benchmark data")
+@pytest.mark.skipif("DEMUR_DATA_DIR" not in os.environ, reason="needs the benchmark data")
 def test_kin8nm(tmp_path: Path) -> None:
     """Real data, a standard split: with the noise of the training residuals 95 % held 79 to 81 %."""
-    folder = Path(os.environ["PROBITY_DATA_DIR"]) / "uci" / "kin8nm"
+    folder = Path(os.environ["DEMUR_DATA_DIR"]) / "uci" / "kin8nm"
     table = np.loadtxt(folder / "data.txt")
     x, y = table[:, :8], table[:, 8:9]
     first, last = (np.loadtxt(folder / "standard" / f"index_{part}_0.txt").astype(int) for part in ("train", "test"))

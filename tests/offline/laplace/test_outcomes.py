@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from probity.offline.data.held_out import HeldOut
-from probity.offline.data.likelihood import Classification, Regression
-from probity.offline.laplace.outcomes import Predicted, outcomes_of
-from probity.service.bundle import Outcomes, SetScore
-from probity.service.maths.outcomes import ClassOutcomes, RegressionOutcomes
+from demur.offline.data.held_out import HeldOut
+from demur.offline.data.likelihood import Classification, Regression
+from demur.offline.laplace.outcomes import Predicted, outcomes_of
+from demur.service.bundle import Outcomes, SetScore
+from demur.service.maths.outcomes import ClassOutcomes, RegressionOutcomes
 from tests import reference
 
 K, N = 4, 60

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from probity.offline.laplace.posterior import PRIOR_GRID, FactorizationError, Spectrum, factor, posterior_precision
+from demur.offline.laplace.posterior import PRIOR_GRID, FactorizationError, Spectrum, factor, posterior_precision
 
 
 def curvature(size: int, rank: int, seed: int, scale: float = 1.0) -> Tensor:

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-import probity.offline.laplace.prior
-from probity.offline.data.held_out import HeldOut
-from probity.offline.data.likelihood import Classification, Likelihood, Regression, likelihood_of
-from probity.offline.jacobian.jacobian import SubnetworkJacobian
-from probity.offline.jacobian.plan import make_jacobian
-from probity.offline.laplace.ggn import accumulate_ggn
-from probity.offline.laplace.posterior import PRIOR_GRID, Spectrum
-from probity.offline.laplace.prior import (
+import demur.offline.laplace.prior
+from demur.offline.data.held_out import HeldOut
+from demur.offline.data.likelihood import Classification, Likelihood, Regression, likelihood_of
+from demur.offline.jacobian.jacobian import SubnetworkJacobian
+from demur.offline.jacobian.plan import make_jacobian
+from demur.offline.laplace.ggn import accumulate_ggn
+from demur.offline.laplace.posterior import PRIOR_GRID, Spectrum
+from demur.offline.laplace.prior import (
     PriorSweep,
     choose_prior,
     grid_log_likelihood,
@@ -25,9 +25,9 @@ from probity.offline.laplace.prior import (
     sweep_log_likelihood,
     sweep_prior,
 )
-from probity.offline.network.model_copy import private_copy
-from probity.offline.network.weights import WeightLayout
-from probity.offline.runtime.progress import silent
+from demur.offline.network.model_copy import private_copy
+from demur.offline.network.weights import WeightLayout
+from demur.offline.runtime.progress import silent
 from tests import reference
 from tests.support.cases import CASES, Case
 
@@ -95,8 +95,8 @@ def test_the_sweep_does_not_depend_on_the_chunks(
 ) -> None:
     jacobian, spectrum, data, likelihood = fitted(case)
     whole = sweep_log_likelihood(jacobian, spectrum, data, PRIOR_GRID, likelihood, silent)
-    monkeypatch.setattr("probity.offline.laplace.calibration.MAX_ROWS", rows)
-    monkeypatch.setattr(probity.offline.laplace.prior, "BYTES_A_VALUE", bytes_each)
+    monkeypatch.setattr("demur.offline.laplace.calibration.MAX_ROWS", rows)
+    monkeypatch.setattr(demur.offline.laplace.prior, "BYTES_A_VALUE", bytes_each)
     again = sweep_log_likelihood(jacobian, spectrum, data, PRIOR_GRID, likelihood, silent)
     np.testing.assert_allclose(again, whole, rtol=1e-5)
 

@@ -5,20 +5,20 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from probity.offline.data.shifts import synthetic_shifts
-from probity.offline.jacobian.find_head import find_head
-from probity.offline.jacobian.plan import make_jacobian
-from probity.offline.laplace.head_factor import HeadFactor, TriangularFactors
-from probity.offline.laplace.reduced_head import (
+from demur.offline.data.shifts import synthetic_shifts
+from demur.offline.jacobian.find_head import find_head
+from demur.offline.jacobian.plan import make_jacobian
+from demur.offline.laplace.head_factor import HeadFactor, TriangularFactors
+from demur.offline.laplace.reduced_head import (
     ROUNDING,
     ReducedHeadFactor,
     ReducedHeadPosterior,
     reduced_head,
     reduction_bytes,
 )
-from probity.offline.network.model_copy import private_copy
-from probity.offline.network.weights import WeightLayout
-from probity.offline.runtime.peak_memory import peak_bytes
+from demur.offline.network.model_copy import private_copy
+from demur.offline.network.weights import WeightLayout
+from demur.offline.runtime.peak_memory import peak_bytes
 from tests import reference
 
 OUTPUTS, WIDTH, PRIOR, TOLERANCE = 3, 160, 2.0, 0.01

@@ -8,17 +8,17 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-import probity.offline.laplace.scoring
-from probity.offline.config import FitConfig
-from probity.offline.data.likelihood import Classification
-from probity.offline.evaluation.auroc import auroc
-from probity.offline.laplace.score_weights import PENALTY, fit_weights
-from probity.offline.laplace.scoring import CLEARLY, HeldOutOutputs, compare, fit_fused, largest_surprise
-from probity.offline.laplace.scoring import outputs_of as outputs_from
-from probity.service.maths.fused_score import FusedScore
-from probity.service.maths.predictive import class_probabilities
-from probity.service.maths.score_outputs import ClassOutputs
-from probity.service.maths.scores import CLASSIFICATION_SCORES, Scoring
+import demur.offline.laplace.scoring
+from demur.offline.config import FitConfig
+from demur.offline.data.likelihood import Classification
+from demur.offline.evaluation.auroc import auroc
+from demur.offline.laplace.score_weights import PENALTY, fit_weights
+from demur.offline.laplace.scoring import CLEARLY, HeldOutOutputs, compare, fit_fused, largest_surprise
+from demur.offline.laplace.scoring import outputs_of as outputs_from
+from demur.service.maths.fused_score import FusedScore
+from demur.service.maths.predictive import class_probabilities
+from demur.service.maths.score_outputs import ClassOutputs
+from demur.service.maths.scores import CLASSIFICATION_SCORES, Scoring
 
 Array = npt.NDArray[Any]
 
@@ -165,7 +165,7 @@ def test_a_single_score_must_be_clearly_better(margin: float, chosen: str, monke
     def quality(scoring: Scoring, *_: object) -> float:
         return 0.9 + margin if scoring.name == "energy" else 0.9
 
-    monkeypatch.setattr(probity.offline.laplace.scoring, "_quality", quality)
+    monkeypatch.setattr(demur.offline.laplace.scoring, "_quality", quality)
     found = compare(FitConfig(score="auto"), outputs_of(6.0, 1.0, 0), dict(shifts()))
     assert found.scoring.name == chosen
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from probity.offline.data.held_out import HeldOut
-from probity.offline.data.likelihood import Classification
-from probity.offline.laplace.temperature import LEAST, SPREAD, plain_temperature, suited
-from probity.service.maths.predictive import Link
+from demur.offline.data.held_out import HeldOut
+from demur.offline.data.likelihood import Classification
+from demur.offline.laplace.temperature import LEAST, SPREAD, plain_temperature, suited
+from demur.service.maths.predictive import Link
 from tests import reference
 
 LIKELIHOOD = Classification(4, 1.0, link="probit-shared", map_temperature=1.0)

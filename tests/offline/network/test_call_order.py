@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from probity.offline.network.call_order import CallOrder
+from demur.offline.network.call_order import CallOrder
 from tests.support.networks import NETWORKS, build, hooks_of
 
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from probity.offline.config import FitConfig
-from probity.offline.fit import fit_bundle
-from probity.offline.network.finite import NotFiniteError, check_finite_jacobian, check_finite_outputs
-from probity.offline.network.model_copy import private_copy
+from demur.offline.config import FitConfig
+from demur.offline.fit import fit_bundle
+from demur.offline.network.finite import NotFiniteError, check_finite_jacobian, check_finite_outputs
+from demur.offline.network.model_copy import private_copy
 
 # the exporter's own deprecations are not ours to mend
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("short_fits")]

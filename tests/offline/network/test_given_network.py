@@ -17,10 +17,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, RobustScaler, StandardScaler
 from torch import nn
 
-from probity.offline.network.given_network import network_of
-from probity.offline.network.onnx_network import OnnxNetwork, load_onnx
-from probity.offline.network.unsupported import UnsupportedModelError
-from probity.service.inference.onnx_runtime import onnxruntime
+from demur.offline.network.given_network import network_of
+from demur.offline.network.onnx_network import OnnxNetwork, load_onnx
+from demur.offline.network.unsupported import UnsupportedModelError
+from demur.service.inference.onnx_runtime import onnxruntime
 from tests.support.onnx_files import perceptron
 
 Array = np.ndarray

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from probity.offline import FitConfig, InputSpec, fit_bundle
-from probity.offline.data.given import given_data
-from probity.offline.evaluation.evaluate import evaluate
-from probity.offline.network.inputs import InputForm, input_form, is_several, pack
-from probity.service.bundle import InputPart
-from probity.service.inference.predictor import Predictor
+from demur.offline import FitConfig, InputSpec, fit_bundle
+from demur.offline.data.given import given_data
+from demur.offline.evaluation.evaluate import evaluate
+from demur.offline.network.inputs import InputForm, input_form, is_several, pack
+from demur.service.bundle import InputPart
+from demur.service.inference.predictor import Predictor
 from tests.support.tiers import quick_among
 
 pytestmark = pytest.mark.usefixtures("short_fits")

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from probity.offline.network.invented import for_invented, looks_up
+from demur.offline.network.invented import for_invented, looks_up
 
 
 class Indexed(nn.Module):

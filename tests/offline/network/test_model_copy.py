@@ -14,12 +14,12 @@ from torch.nn.utils import prune
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch.utils.checkpoint import checkpoint
 
-from probity.offline.config import FitConfig
-from probity.offline.fit import fit_bundle
-from probity.offline.network.model_copy import check_private, copied_model, in_float64, runs_in_float64, usable
-from probity.offline.network.unsupported import UnsupportedModelError
-from probity.service.bundle import read_manifest
-from probity.service.inference.predictor import Predictor
+from demur.offline.config import FitConfig
+from demur.offline.fit import fit_bundle
+from demur.offline.network.model_copy import check_private, copied_model, in_float64, runs_in_float64, usable
+from demur.offline.network.unsupported import UnsupportedModelError
+from demur.service.bundle import read_manifest
+from demur.service.inference.predictor import Predictor
 from tests import reference
 from tests.support.tiers import quick_among
 

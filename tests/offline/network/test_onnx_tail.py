@@ -10,9 +10,9 @@ import torch
 from onnx import TensorProto, helper
 from torch import Tensor, nn
 
-from probity.offline.network.onnx_network import load_onnx
-from probity.offline.network.unsupported import UnsupportedModelError
-from probity.service.inference.onnx_runtime import onnxruntime
+from demur.offline.network.onnx_network import load_onnx
+from demur.offline.network.unsupported import UnsupportedModelError
+from demur.service.inference.onnx_runtime import onnxruntime
 from tests.support.onnx_files import perceptron
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")

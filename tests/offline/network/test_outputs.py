@@ -12,11 +12,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from probity.offline import FitConfig, fit_bundle
-from probity.offline.fit import dry_run
-from probity.offline.jacobian.find_head import find_head
-from probity.offline.network.outputs import OutputForm, output_form, refuse_sigmoid
-from probity.service.inference.predictor import Prediction, Predictor
+from demur.offline import FitConfig, fit_bundle
+from demur.offline.fit import dry_run
+from demur.offline.jacobian.find_head import find_head
+from demur.offline.network.outputs import OutputForm, output_form, refuse_sigmoid
+from demur.service.inference.predictor import Prediction, Predictor
 from tests import reference
 
 # the exporter's own warnings

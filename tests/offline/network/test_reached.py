@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from probity.offline.config import FitConfig, StrategyName
-from probity.offline.fit import fit_bundle
-from probity.offline.network.reached import reached_parameters, unreached_note
-from probity.offline.network.unsupported import UnsupportedModelError
-from probity.offline.network.weights import WeightLayout
-from probity.service.bundle import read_bundle
+from demur.offline.config import FitConfig, StrategyName
+from demur.offline.fit import fit_bundle
+from demur.offline.network.reached import reached_parameters, unreached_note
+from demur.offline.network.unsupported import UnsupportedModelError
+from demur.offline.network.weights import WeightLayout
+from demur.service.bundle import read_bundle
 from tests.support.tiers import quick_among
 
 pytestmark = pytest.mark.usefixtures("short_fits")

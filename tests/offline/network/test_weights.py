@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from probity.offline.network.weights import Parameter, WeightLayout
+from demur.offline.network.weights import Parameter, WeightLayout
 
 
 def mlp() -> nn.Sequential:

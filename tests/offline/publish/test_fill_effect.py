@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from probity.offline import FitConfig, fit_bundle
-from probity.offline.publish.fill_effect import fill_warnings
-from probity.service import Predictor
-from probity.service.bundle import FillEffect, read_manifest
+from demur.offline import FitConfig, fit_bundle
+from demur.offline.publish.fill_effect import fill_warnings
+from demur.service import Predictor
+from demur.service.bundle import FillEffect, read_manifest
 from tests.support.small_fit import CONFIG, batches, network
 
 # the exporter's own deprecations are not ours to mend

@@ -8,12 +8,12 @@ import torch
 from torch import nn
 from typer.testing import CliRunner
 
-from probity.cli import app
-from probity.offline import FitConfig, fit_bundle
-from probity.offline.data.foreigners import FOREIGN_EXAMPLES, obvious_foreigners
-from probity.offline.publish.foreign_rejection import foreign_rejection, rejection_warnings
-from probity.service import Predictor
-from probity.service.bundle import RejectedShare
+from demur.cli import app
+from demur.offline import FitConfig, fit_bundle
+from demur.offline.data.foreigners import FOREIGN_EXAMPLES, obvious_foreigners
+from demur.offline.publish.foreign_rejection import foreign_rejection, rejection_warnings
+from demur.service import Predictor
+from demur.service.bundle import RejectedShare
 from tests.support.bundles import FEATURE_SPEC, IMAGE_SPEC, write_linear, write_tokens
 from tests.support.small_fit import CONFIG, batches, network
 

@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import probity.offline.fit
-from probity.card import print_card
-from probity.offline import ExportError, FitConfig, fit_bundle
-from probity.offline.publish import served_form
-from probity.service import Predictor, read_bundle
-from probity.service.bundle import Graph, read_manifest
+import demur.offline.fit
+from demur.card import print_card
+from demur.offline import ExportError, FitConfig, fit_bundle
+from demur.offline.publish import served_form
+from demur.service import Predictor, read_bundle
+from demur.service.bundle import Graph, read_manifest
 from tests import reference
 from tests.support.small_fit import Batches, batches
 
@@ -126,7 +126,7 @@ def test_a_factor_that_no_graph_holds_is_refused_before_the_curvature(
     tmp_path: Path, network: nn.Sequential, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object], size: int
 ) -> None:
     monkeypatch.setattr(served_form, "LARGEST_FACTOR", 10_000)
-    monkeypatch.setattr(probity.offline.fit, "accumulate_ggn", None)
+    monkeypatch.setattr(demur.offline.fit, "accumulate_ggn", None)
     message = f"found a posterior over 1290 weights, whose factor takes {size} bytes, .* a smaller subnetwork_size$"
     with pytest.raises(ExportError, match=message):
         fit(network, tmp_path / "bundle", **changes)

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from probity.offline.data.typical_rows import MOST_ROWS
-from probity.offline.publish.usual_rows import usual_rows
-from probity.service.inference.predictor import Predictor
+from demur.offline.data.typical_rows import MOST_ROWS
+from demur.offline.publish.usual_rows import usual_rows
+from demur.service.inference.predictor import Predictor
 from tests.support.bundles import FEATURE_SPEC, write_linear
 
 

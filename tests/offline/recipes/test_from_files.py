@@ -8,11 +8,11 @@ import pytest
 from onnx import helper, numpy_helper
 from typer.testing import CliRunner, Result
 
-from probity.cli import app
-from probity.offline.recipes.from_files import recipe_of_files
-from probity.offline.recipes.load import RecipeError
-from probity.service.inference.onnx_runtime import onnxruntime
-from probity.service.inference.predictor import Predictor
+from demur.cli import app
+from demur.offline.recipes.from_files import recipe_of_files
+from demur.offline.recipes.load import RecipeError
+from demur.service.inference.onnx_runtime import onnxruntime
+from demur.service.inference.predictor import Predictor
 from tests.support.onnx_files import perceptron
 
 DRAW = np.random.default_rng(0)
@@ -20,15 +20,15 @@ NODES = [helper.make_node("Gemm", ["h", "w", "b"], ["z"]), helper.make_node("Sof
 CONSTANTS = {"w": DRAW.normal(size=(5, 3)).astype(np.float32), "b": np.zeros(3, np.float32)}
 
 
-def run_probity(*arguments: str | Path) -> Result:
+def run_demur(*arguments: str | Path) -> Result:
     return CliRunner().invoke(app, list(map(str, arguments)))
 
 
 def fit(files: Path, network: onnx.ModelProto, *options: str) -> Result:
-    """`probity fit` of a network in ONNX, with the folder's examples, to the folder's bundle."""
+    """`demur fit` of a network in ONNX, with the folder's examples, to the folder's bundle."""
     onnx.save(network, files / "net.onnx")
     data = "--data", files / "train.npz", "--held-out", files / "held_out.npz"
-    done = run_probity("fit", files / "net.onnx", *data, "--out", files / "bundle", *options)
+    done = run_demur("fit", files / "net.onnx", *data, "--out", files / "bundle", *options)
     assert done.exit_code == 0, done.stderr
     return done
 
@@ -67,18 +67,18 @@ def test_targets_may_be_names_and_a_file_is_evaluated(files: Path) -> None:
         np.savez(files / f"{name}.npz", x=found["x"], y=np.array(["low", "middle", "top"])[found["y"]])
     fit(files, perceptron(NODES, CONSTANTS))
     assert Predictor.load(files / "bundle").manifest.class_names == ("low", "middle", "top")
-    done = run_probity("evaluate", files / "bundle", files / "held_out.npz")
+    done = run_demur("evaluate", files / "bundle", files / "held_out.npz")
     assert done.exit_code == 0, done.stderr
     assert "200 test examples" in done.output
     found = np.load(files / "held_out.npz")
     np.savez(files / "other.npz", x=found["x"], y=np.array(["low", "high"] * 100))
-    refused = run_probity("evaluate", files / "bundle", files / "other.npz")
+    refused = run_demur("evaluate", files / "bundle", files / "other.npz")
     assert refused.exit_code != 0
     assert "y: found 'high', expected one of low, middle, top" in " ".join(refused.stderr.split())
 
 
 def test_a_file_that_is_no_recipe_is_told(files: Path) -> None:
-    done = run_probity("fit", files / "train.npz", "--out", files / "bundle")
+    done = run_demur("fit", files / "train.npz", "--out", files / "bundle")
     assert done.exit_code == 2
     assert "found a file that is no text, expected a recipe" in " ".join(done.stderr.split())
 
@@ -136,6 +136,6 @@ def test_other_files_are_refused(files: Path) -> None:
 
 def test_data_beside_a_recipe_are_refused(files: Path) -> None:
     (files / "recipe.py").write_text("")
-    done = run_probity("fit", files / "recipe.py", "--data", files / "train.npz", "--out", files / "bundle")
+    done = run_demur("fit", files / "recipe.py", "--data", files / "train.npz", "--out", files / "bundle")
     assert done.exit_code == 2
     assert "which has its own data" in done.stderr

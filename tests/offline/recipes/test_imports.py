@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from probity.cli import app
-from probity.offline.recipes.load import Recipe, load_recipe
-from probity.service.bundle import read_manifest
+from demur.cli import app
+from demur.offline.recipes.load import Recipe, load_recipe
+from demur.service.bundle import read_manifest
 
 ROOT = Path(__file__).parents[3]
 RECIPE = """
 import torch
 from torch.utils.data import DataLoader
 from data_beside import Points
-from probity.offline import FitConfig
+from demur.offline import FitConfig
 
 config = FitConfig(subnetwork_size=5, selection="random", false_reject_rate=0.1, prior_precision=3.0, device="cpu")
 
@@ -121,7 +121,7 @@ def test_so_do_the_processes_of_torchrun(tmp_path: Path) -> None:
         "--standalone",
         "--nproc-per-node=2",
         "-m",
-        "probity",
+        "demur",
     ]
     done = subprocess.run(
         [*launch, "fit", str(write(tmp_path)), "--out", str(out)], cwd=ROOT, capture_output=True, text=True, timeout=300

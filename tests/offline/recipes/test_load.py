@@ -10,14 +10,14 @@ import pytest
 from onnx import helper
 from torch import nn
 
-from probity.offline import FitConfig, InputSpec
-from probity.offline.recipes.load import Recipe, RecipeError, load_recipe
+from demur.offline import FitConfig, InputSpec
+from demur.offline.recipes.load import Recipe, RecipeError, load_recipe
 from tests.support.onnx_files import perceptron
 
 SMALL = [helper.make_node("Gemm", ["h", "w"], ["out"])], {"w": np.ones((5, 3), np.float32)}
 WHOLE = """
 import torch
-from probity.offline import FitConfig, InputSpec
+from demur.offline import FitConfig, InputSpec
 
 config = FitConfig(name="tiny", seed=3)
 class_names = ["no", "yes"]
@@ -63,7 +63,7 @@ def test_what_is_optional_has_a_default(tmp_path: Path) -> None:
 
 def test_optional_things_may_be_functions(tmp_path: Path) -> None:
     text = """
-from probity.offline import FitConfig, InputSpec
+from demur.offline import FitConfig, InputSpec
 def config(): return FitConfig(seed=7)
 def class_names(): return ("a", "b")
 def input_spec(): return InputSpec(shape=(4,))
@@ -129,10 +129,10 @@ def test_the_path_of_a_model_is_looked_for_beside_the_recipe(tmp_path: Path, mon
 
 
 def test_a_recipe_sees_arguments_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.argv", ["probity", "fit", "--out", "x"])
+    monkeypatch.setattr("sys.argv", ["demur", "fit", "--out", "x"])
     found = recipe(tmp_path, "import sys\ndef train_data():\n    return sys.argv\ntest_data = list(sys.argv)")
     assert found.data("train_data") == found.data("test_data") == [str(found.path)]
-    assert sys.argv == ["probity", "fit", "--out", "x"]
+    assert sys.argv == ["demur", "fit", "--out", "x"]
 
 
 def test_bytes_are_no_recipe(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_the_examples_load(name: str) -> None:
 )
 def test_a_name_that_is_nearly_right(tmp_path: Path, name: str, meant: str | None) -> None:
     path = tmp_path / "recipe.py"
-    config = "from probity import FitConfig\nconfg = FitConfig()\n"
+    config = "from demur import FitConfig\nconfg = FitConfig()\n"
     path.write_text(config if name == "confg" else f"def {name}():\n    return 1\n")
     if meant is None:
         load_recipe(path)

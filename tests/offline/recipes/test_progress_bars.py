@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from probity.cli import app
-from probity.offline.estimate.duration import describe_duration
+from demur.cli import app
+from demur.offline.estimate.duration import describe_duration
 
 ROOT = Path(__file__).parents[3]
-COMMAND = Path(sys.executable).with_name("probity")
+COMMAND = Path(sys.executable).with_name("demur")
 RECIPE = """
 import torch
-from probity.offline import FitConfig
+from demur.offline import FitConfig
 
 config = FitConfig(name="tiny", subnetwork_size=20, false_reject_rate=0.1, device="cpu")
 
@@ -101,7 +101,7 @@ def test_without_a_terminal_every_stage_is_one_line(tmp_path: Path, monkeypatch:
     (time,) = (line for line in lines if line.startswith("time: about"))
     assert "export and verification" in time
     assert lines.index(time) < next(i for i, line in enumerate(lines) if "Live weights" in line)
-    assert lines[-2:] == ["Report: bundle/report.html", "Serve it: probity serve bundle"]
+    assert lines[-2:] == ["Report: bundle/report.html", "Serve it: demur serve bundle"]
 
 
 @pytest.mark.slow

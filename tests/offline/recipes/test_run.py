@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import torch
 
-import probity.offline.recipes.run
-from probity.offline.recipes.load import load_recipe
-from probity.offline.recipes.run import fit_recipe
-from probity.service.bundle import BundleError
+import demur.offline.recipes.run
+from demur.offline.recipes.load import load_recipe
+from demur.offline.recipes.run import fit_recipe
+from demur.service.bundle import BundleError
 
 RECIPE = """
 import torch
@@ -32,7 +32,7 @@ def score_data():
 def test_data_that_choose_the_score(text: str, foreign: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, given = tmp_path / "recipe.py", dict[str, Any]()
     path.write_text(text)
-    monkeypatch.setattr(probity.offline.recipes.run, "fit_bundle", lambda *_, **named: given.update(named))
+    monkeypatch.setattr(demur.offline.recipes.run, "fit_bundle", lambda *_, **named: given.update(named))
     assert fit_recipe(path, tmp_path / "bundle", {"score": "fused"})
     assert given["config"].score == "fused"
     assert (given["foreign_loader"] is not None) is foreign
@@ -86,8 +86,8 @@ def test_looking_at_shuffled_data_changes_no_random_number(tmp_path: Path, monke
     path = tmp_path / "recipe.py"
     path.write_text(RECIPE + SHUFFLED)
     recipe = load_recipe(path)
-    monkeypatch.setattr(probity.offline.recipes.run, "fit_bundle", lambda *_, **__: None)
-    monkeypatch.setattr(probity.offline.recipes.run, "load_recipe", lambda _: recipe)
+    monkeypatch.setattr(demur.offline.recipes.run, "fit_bundle", lambda *_, **__: None)
+    monkeypatch.setattr(demur.offline.recipes.run, "load_recipe", lambda _: recipe)
     torch.manual_seed(3)
     fit_recipe(path, tmp_path / "bundle", {})
     torch.manual_seed(3)

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-import probity.offline.recipes.run
-from probity.cli import app
-from probity.offline.recipes import user_errors
+import demur.offline.recipes.run
+from demur.cli import app
+from demur.offline.recipes import user_errors
 from tests.support.tiers import quick_among
 
 RECIPE = """
 import torch
-from probity.offline import FitConfig
+from demur.offline import FitConfig
 
 config = FitConfig(subnetwork_size=5, selection="random", false_reject_rate=0.1, prior_precision=3.0, device="cpu")
 
@@ -123,7 +123,7 @@ def test_a_bug_of_ours_keeps_its_traceback(tmp_path: Path, monkeypatch: pytest.M
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(probity.offline.recipes.run, "fit_bundle", broken)
+    monkeypatch.setattr(demur.offline.recipes.run, "fit_bundle", broken)
     monkeypatch.setattr(user_errors, "OURS", (*user_errors.OURS, __file__))
     result = fit(write(tmp_path, []))
     assert isinstance(result.exception, RuntimeError)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probity.offline.recipes.whole_job import WholeJob
+from demur.offline.recipes.whole_job import WholeJob
 
 
 @dataclass

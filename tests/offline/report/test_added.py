@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from probity.offline.report.added import added_rows
-from probity.offline.report.page import ReportData, report_html
-from probity.offline.report.summary import checks
-from probity.service.bundle import Manifest
+from demur.offline.report.added import added_rows
+from demur.offline.report.page import ReportData, report_html
+from demur.offline.report.summary import checks
+from demur.service.bundle import Manifest
 from tests.support.added import ADDED, with_added_weights
 from tests.support.report_pages import Page, report_manifest
 

@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from probity.offline.report.bought import Bought, bought_rows
-from probity.offline.report.page import ReportData, report_html
-from probity.service.bundle import RejectedShare
+from demur.offline.report.bought import Bought, bought_rows
+from demur.offline.report.page import ReportData, report_html
+from demur.service.bundle import RejectedShare
 from tests.support.report_pages import Page, report_manifest
 
 METRICS = {

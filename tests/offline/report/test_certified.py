@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from probity.offline.report.certified import ACCURACIES, certified_rows
-from probity.offline.report.page import ReportData, report_html
-from probity.service.bundle import read_bundle
-from probity.service.maths.certified import certify
-from probity.service.maths.outcomes import ClassOutcomes, RegressionOutcomes, Verdicts
+from demur.offline.report.certified import ACCURACIES, certified_rows
+from demur.offline.report.page import ReportData, report_html
+from demur.service.bundle import read_bundle
+from demur.service.maths.certified import certify
+from demur.service.maths.outcomes import ClassOutcomes, RegressionOutcomes, Verdicts
 from tests.support.bundles import FEATURE_SPEC, write_linear
 from tests.support.outcomes import keeping_outcomes
 

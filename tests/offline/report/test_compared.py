@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-from probity.offline.report.compared import score_rows
-from probity.offline.report.page import ReportData, report_html
-from probity.service.bundle import ComparedScore, Manifest, ScorePart
+from demur.offline.report.compared import score_rows
+from demur.offline.report.page import ReportData, report_html
+from demur.service.bundle import ComparedScore, Manifest, ScorePart
 from tests.support.report_pages import Page, report_manifest
 
 COMPARED = (

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from probity.offline.report.page import ReportData, report_html
-from probity.offline.report.style import MAX_POINTS, thinned
-from probity.offline.report.text import number, parameter_rows
-from probity.service.bundle import (
+from demur.offline.report.page import ReportData, report_html
+from demur.offline.report.style import MAX_POINTS, thinned
+from demur.offline.report.text import number, parameter_rows
+from demur.service.bundle import (
     Manifest,
     ParameterSlice,
     Posterior,
@@ -26,7 +26,7 @@ from probity.service.bundle import (
     Tried,
     Verification,
 )
-from probity.service.format.text import is_segment
+from demur.service.format.text import is_segment
 from tests.support.report_pages import SIGMA, Page, S, bare, make_data, report_manifest, titles
 
 pytestmark = pytest.mark.slow

@@ -10,11 +10,11 @@ import numpy.typing as npt
 import pytest
 from PIL import Image
 
-from probity.offline.report.examples import MOST, example_groups, thumbnail
-from probity.offline.report.page import ReportData, report_html
-from probity.service.bundle import ImagePreprocessing, InputSpec
-from probity.service.inference.graph import GraphOutputs
-from probity.service.inference.prediction import Predictive
+from demur.offline.report.examples import MOST, example_groups, thumbnail
+from demur.offline.report.page import ReportData, report_html
+from demur.service.bundle import ImagePreprocessing, InputSpec
+from demur.service.inference.graph import GraphOutputs
+from demur.service.inference.prediction import Predictive
 from tests.support.report_pages import THRESHOLD, Page, make_data
 
 GREY = ImagePreprocessing(mean=(0.5,), std=(0.25,))

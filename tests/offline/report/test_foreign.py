@@ -1,8 +1,8 @@
 """The report's table of what the bundle rejects of obviously foreign inputs."""
 
-from probity.offline.report.foreign import foreign_rows
-from probity.offline.report.page import ReportData, report_html
-from probity.service.bundle import RejectedShare
+from demur.offline.report.foreign import foreign_rows
+from demur.offline.report.page import ReportData, report_html
+from demur.service.bundle import RejectedShare
 from tests.support.report_pages import Page, report_manifest
 
 SHARES = RejectedShare("scaled-by-10", 0.125, 100), RejectedShare("zeros", 0.0, 100)

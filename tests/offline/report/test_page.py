@@ -7,11 +7,11 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
-from probity.offline.evaluation.diagnostics import effective_dimension, expected_calibration_error
-from probity.offline.report.page import report_html
-from probity.service.inference.graph import GraphOutputs
-from probity.service.inference.prediction import Predictive
-from probity.service.maths.predictive import link_approx, softmax
+from demur.offline.evaluation.diagnostics import effective_dimension, expected_calibration_error
+from demur.offline.report.page import report_html
+from demur.service.inference.graph import GraphOutputs
+from demur.service.inference.prediction import Predictive
+from demur.service.maths.predictive import link_approx, softmax
 from tests.support.report_pages import SIGMA, THRESHOLD, Page, make_data, titles
 
 PAPER = "https://arxiv.org/abs/2010.14689"
@@ -39,7 +39,7 @@ def classification(written: dict[str, bytes]) -> Page:
 def test_the_page_is_whole(page: Page) -> None:
     assert [tag for tag, _ in page.elements[:2]] == ["html", "head"]
     assert len(page.all("h1")) == len(page.all("title")) == len(page.all("main")) == 1
-    assert page.text("title") == "digits 3: Probity report"
+    assert page.text("title") == "digits 3: Demur report"
     assert {"viewport", "color-scheme"} <= {meta.get("name") for meta in page.all("meta")}
 
 
@@ -110,7 +110,7 @@ def test_classification_figures_and_their_numbers(classification: Page) -> None:
     plain = expected_calibration_error(softmax(data.mean), data.targets)
     full = expected_calibration_error(link_approx(data.mean, data.variance), data.targets)
     alts = " ".join(image["alt"] or "" for image in classification.all("img"))
-    assert f"{plain:.3f} for the temperature alone, {full:.3f} for Probity" in alts
+    assert f"{plain:.3f} for the temperature alone, {full:.3f} for Demur" in alts
     rejected = int((Predictive().undecided(GraphOutputs(data.mean, data.variance)).score > THRESHOLD).sum())
     assert 0 < rejected < 120
     assert f"{rejected} lie above the threshold 0.9" in alts

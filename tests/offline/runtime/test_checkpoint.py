@@ -15,14 +15,14 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from probity.offline.data.likelihood import Classification
-from probity.offline.laplace.ggn import accumulate_ggn
-from probity.offline.runtime.checkpoint import Checkpoint, CheckpointError, update_digest
-from probity.offline.runtime.resume import job_fingerprint, tensors_digest
+from demur.offline.data.likelihood import Classification
+from demur.offline.laplace.ggn import accumulate_ggn
+from demur.offline.runtime.checkpoint import Checkpoint, CheckpointError, update_digest
+from demur.offline.runtime.resume import job_fingerprint, tensors_digest
 from tests.support.job_process import BATCHES, CASE, count_calls, make_job
 
 ROOT = Path(__file__).parents[3]
-FINGERPRINT = {"version of probity": "1", "configuration": "{}"}
+FINGERPRINT = {"version of demur": "1", "configuration": "{}"}
 PAIRS = CASE.batches(4 * BATCHES, 4)
 
 
@@ -249,7 +249,7 @@ def test_the_fingerprint_follows_every_weight_and_buffer() -> None:
         next(model.parameters()).view(-1)[0] += 1e-6
     changed = job_fingerprint(model, '{"seed": 1}', 2)
     same = [name for name in first if first[name] == changed[name]]
-    assert same == ["version of probity"]
+    assert same == ["version of demur"]
 
 
 def test_digests_tell_name_dtype_shape_and_bytes_apart() -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from probity.offline.data.likelihood import Classification
-from probity.offline.laplace.ggn import accumulate_ggn, diagonal_ggn
-from probity.offline.runtime.distributed import DistributedContext, environment_context, local_device, process_group
+from demur.offline.data.likelihood import Classification
+from demur.offline.laplace.ggn import accumulate_ggn, diagonal_ggn
+from demur.offline.runtime.distributed import DistributedContext, environment_context, local_device, process_group
 from tests.support.job_process import CASE, make_job
 
 pytestmark = pytest.mark.slow

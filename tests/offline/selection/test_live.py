@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from probity.offline.selection.live_weights import curvature_estimate, eligible, live_candidates
+from demur.offline.selection.live_weights import curvature_estimate, eligible, live_candidates
 from tests import reference
 from tests.support.cases import Case
 from tests.support.selections import DEAD, case_context, cases, changed, context, dead_problem, problem, truth

@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from probity.offline.selection.context import SelectionContext
-from probity.offline.selection.places import LEEWAY, USUAL_COST, affordable_places, affordable_weights, drawn
-from probity.offline.selection.registry import check_options, select
+from demur.offline.selection.context import SelectionContext
+from demur.offline.selection.places import LEEWAY, USUAL_COST, affordable_places, affordable_weights, drawn
+from demur.offline.selection.registry import check_options, select
 from tests.support.selections import DEAD, context, dead_problem
 
 NESTED = [("8",), ("6", "8"), ("3", "6", "8"), None]
@@ -60,8 +60,8 @@ def limit(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Sets the most that a prediction may cost; it is so much that all places may be chosen."""
 
     def at(value: float) -> None:
-        monkeypatch.setattr("probity.offline.selection.places.USUAL_COST", value)
-        monkeypatch.setattr("probity.offline.selection.places.LEEWAY", 1.0)
+        monkeypatch.setattr("demur.offline.selection.places.USUAL_COST", value)
+        monkeypatch.setattr("demur.offline.selection.places.LEEWAY", 1.0)
 
     at(1000.0)
     return at
@@ -87,11 +87,11 @@ def test_places_hold_one_another_and_the_limit_cuts_the_dear_end(limit: Callable
 
 def test_the_limit_is_what_is_usual_or_a_little_above_the_least(monkeypatch: pytest.MonkeyPatch) -> None:
     usual = [place.name for place in affordable_places(context_of()).places]
-    monkeypatch.setattr("probity.offline.selection.places.USUAL_COST", 1000.0)
+    monkeypatch.setattr("demur.offline.selection.places.USUAL_COST", 1000.0)
     every = affordable_places(context_of()).places
     least = min(place.cost for place in affordable_places(context_of(1)).places)
     assert usual == [place.name for place in every if place.cost <= max(USUAL_COST, LEEWAY * least)]
-    monkeypatch.setattr("probity.offline.selection.places.USUAL_COST", 1.0)
+    monkeypatch.setattr("demur.offline.selection.places.USUAL_COST", 1.0)
     assert all(place.cost <= LEEWAY * least for place in affordable_places(context_of()).places)
 
 

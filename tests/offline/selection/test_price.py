@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from probity.offline.export.work import (
+from demur.offline.export.work import (
     ADDED_OPERATORS,
     CALL_WORK,
     GATHERED_WORK,
@@ -15,9 +15,9 @@ from probity.offline.export.work import (
     OPERATOR_WORK,
     READ_WORK,
 )
-from probity.offline.features.layers import choose_layers
-from probity.offline.jacobian.output_rule import ALL_OUTPUTS
-from probity.offline.selection.price import PriceModel
+from demur.offline.features.layers import choose_layers
+from demur.offline.jacobian.output_rule import ALL_OUTPUTS
+from demur.offline.selection.price import PriceModel
 from tests.support.selections import make_job
 
 

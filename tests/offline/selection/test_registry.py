@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from probity.offline.selection.context import SelectionContext, largest
-from probity.offline.selection.registry import check_options, select
+from demur.offline.selection.context import SelectionContext, largest
+from demur.offline.selection.registry import check_options, select
 from tests.support.networks import hooks_of
 from tests.support.selections import ALWAYS_LIVE, DEAD, NAMED, OPTIONS, WHOLE, context, dead_problem, problem
 

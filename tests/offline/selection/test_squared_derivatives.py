@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from probity.offline.selection.squared_derivatives import pooled
+from demur.offline.selection.squared_derivatives import pooled
 from tests.offline.selection.test_places import context_of
 from tests.support.selections import changed
 

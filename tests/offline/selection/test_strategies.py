@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from probity.offline.data.shifts import synthetic_shifts
-from probity.offline.selection.context import SelectionContext
-from probity.offline.selection.registry import select
-from probity.offline.selection.strategies.novelty import LEAST_RATIO, perturbed
+from demur.offline.data.shifts import synthetic_shifts
+from demur.offline.selection.context import SelectionContext
+from demur.offline.selection.registry import select
+from demur.offline.selection.strategies.novelty import LEAST_RATIO, perturbed
 from tests import reference
 from tests.support.cases import Case
 from tests.support.selections import COUNT, case_context, cases, context, dead_problem, truth

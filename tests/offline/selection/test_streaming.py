@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from probity.offline.runtime.peak_memory import peak_bytes
-from probity.offline.selection.context import SelectionContext
-from probity.offline.selection.registry import select
-from probity.offline.selection.sample import Sample
-from probity.offline.selection.streaming import curvature_diagonal, groups, mean_squares
+from demur.offline.runtime.peak_memory import peak_bytes
+from demur.offline.selection.context import SelectionContext
+from demur.offline.selection.registry import select
+from demur.offline.selection.sample import Sample
+from demur.offline.selection.streaming import curvature_diagonal, groups, mean_squares
 from tests import reference
 from tests.support.cases import Case
 from tests.support.networks import build

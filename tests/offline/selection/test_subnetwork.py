@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from probity.offline.selection.subnetwork import Subnetwork
+from demur.offline.selection.subnetwork import Subnetwork
 
 INDICES = torch.tensor([1, 4, 9])
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from probity.offline.selection.sample import Sample, holding
-from probity.offline.selection.training_sample import MEMORY_SHARE, TrainingSample, draw_sample
+from demur.offline.selection.sample import Sample, holding
+from demur.offline.selection.training_sample import MEMORY_SHARE, TrainingSample, draw_sample
 from tests.support.selections import Reread, changed, make_job
 from tests.support.selections import context as selection_context
 

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from probity.offline.network.weights import WeightLayout
-from probity.offline.selection.candidate_weights import candidate_positions
-from probity.offline.selection.context import SelectionContext
-from probity.offline.selection.registry import select
+from demur.offline.network.weights import WeightLayout
+from demur.offline.selection.candidate_weights import candidate_positions
+from demur.offline.selection.context import SelectionContext
+from demur.offline.selection.registry import select
 from tests.support.selections import context, problem
 
 

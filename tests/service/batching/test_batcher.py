@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from probity.service.batching import Batch, Closed, ComputeThreads
-from probity.service.batching.batcher import DynamicBatcher
-from probity.service.batching.queue import Limits
+from demur.service.batching import Batch, Closed, ComputeThreads
+from demur.service.batching.batcher import DynamicBatcher
+from demur.service.batching.queue import Limits
 from tests.support.batching import Gate, Numbers, Poison, batcher, held, numbers, picky, run, settle, until
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from probity.service.batching import BatcherFailed, ComputeThreads
-from probity.service.batching.batcher import DynamicBatcher
-from probity.service.batching.queue import Limits, RowQueue
+from demur.service.batching import BatcherFailed, ComputeThreads
+from demur.service.batching.batcher import DynamicBatcher
+from demur.service.batching.queue import Limits, RowQueue
 from tests.support.batching import Gate, Numbers, batcher, held, numbers, run, settle, until
 
 

@@ -5,9 +5,9 @@ import asyncio
 import numpy as np
 import pytest
 
-from probity.service.batching import Batch, DeadlineExceeded, Fallback, QueueFull
-from probity.service.batching.batcher import SLOW_SECONDS
-from probity.service.batching.errors import CancelledWhileSlow
+from demur.service.batching import Batch, DeadlineExceeded, Fallback, QueueFull
+from demur.service.batching.batcher import SLOW_SECONDS
+from demur.service.batching.errors import CancelledWhileSlow
 from tests.support.batching import Gate, ManualClock, Numbers, batcher, held, numbers, run, settle, until
 
 

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from probity.service.batching.compute_threads import ComputeThreads, Member
+from demur.service.batching.compute_threads import ComputeThreads, Member
 from tests.support.batching import ManualClock, settle, until
 
 

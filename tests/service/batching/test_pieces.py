@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probity.service.batching.pieces import compute_merged, join, merge, split
+from demur.service.batching.pieces import compute_merged, join, merge, split
 from tests.support.batching import Numbers, Poison, numbers, picky
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from probity.service.batching import DeadlineExceeded, Limits, QueueFull
-from probity.service.batching.queue import Item, RowQueue
+from demur.service.batching import DeadlineExceeded, Limits, QueueFull
+from demur.service.batching.queue import Item, RowQueue
 
 
 def queue(batch: int = 4, most: int = 10, degrade_after: float = math.inf, at_once: int = 1) -> RowQueue:

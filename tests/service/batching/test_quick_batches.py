@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from probity.service.batching import Batch, BatcherFailed, DeadlineExceeded, Fallback
+from demur.service.batching import Batch, BatcherFailed, DeadlineExceeded, Fallback
 from tests.support.batching import Gate, ManualClock, Numbers, Poison, batcher, numbers, picky, run, settle, until
 
 

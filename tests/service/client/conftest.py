@@ -7,7 +7,7 @@ from tests.support.fake_service import KINDS
 
 @pytest.fixture(autouse=True)
 def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("PROBITY_API_KEY", raising=False)
+    monkeypatch.delenv("DEMUR_API_KEY", raising=False)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
 

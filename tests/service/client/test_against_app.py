@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from probity.service.client import (
+from demur.service.client import (
     BadRequestError,
     ClassificationPrediction,
     FeedbackResponse,
@@ -20,9 +20,9 @@ from probity.service.client import (
     RegressionPrediction,
     UnauthorizedError,
 )
-from probity.service.inference.predictor import Predictor
-from probity.service.security.api_keys import new_key
-from probity.service.settings import Settings
+from demur.service.inference.predictor import Predictor
+from demur.service.security.api_keys import new_key
+from demur.service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.client import Client as App
 from tests.support.client import serving
@@ -96,7 +96,7 @@ def test_labels_of_an_answer(classification: Synthetic, regression: Synthetic, t
 
 
 def test_labels_of_an_answer_without_a_receipt(client: App) -> None:
-    with pytest.raises(ValueError, match=r"answer: found no receipt, .* PROBITY_FEEDBACK_SECRET_FILE"):
+    with pytest.raises(ValueError, match=r"answer: found no receipt, .* DEMUR_FEEDBACK_SECRET_FILE"):
         ask(client, "feedback", ask(client, "predict", GOOD), labels=["class 0"])
 
 
@@ -160,7 +160,7 @@ def test_everything_else(client: App, classification: Synthetic) -> None:
     cards = [ask(client, "card"), ask(client, "card", model.name), ask(client, "card", model.name, model.version)]
     assert all(card == cards[0] for card in cards)
     assert cards[0]["digest"] == model.digest
-    assert "probity_model_info" in ask(client, "metrics")
+    assert "demur_model_info" in ask(client, "metrics")
     named: PredictResponse = ask(client, "predict", [GOOD], model=model.name, version=model.version)
     assert named.model.digest == model.digest
 
@@ -213,7 +213,7 @@ def test_with_the_key_it_answers(locked: tuple[App, str]) -> None:
     assert ask(app, "ready")
 
 
-@pytest.mark.parametrize("key", [None, "probity_another"])
+@pytest.mark.parametrize("key", [None, "demur_another"])
 def test_without_the_key_it_does_not(locked: tuple[App, str], key: str | None) -> None:
     with pytest.raises(UnauthorizedError) as caught:
         ask(locked[0], "predict", [GOOD], api_key=key)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probity.service.client import (
+from demur.service.client import (
     AsyncClient,
     BadRequestError,
     Client,
@@ -22,7 +22,7 @@ from probity.service.client import (
     TimedOutError,
     UnauthorizedError,
 )
-from probity.service.security.api_keys import new_key
+from demur.service.security.api_keys import new_key
 from tests.support.bundles import Synthetic, rewrite
 from tests.support.client import up_to_rounding
 from tests.support.fake_service import ask
@@ -43,7 +43,7 @@ def server_and_key(
     key, entry = new_key("tester")
     keys = tmp_path_factory.mktemp("keys") / "keys"
     keys.write_text(entry.line)
-    with running(classification.path, PROBITY_MODELS=str(folder), PROBITY_API_KEYS_FILE=str(keys)) as started:
+    with running(classification.path, DEMUR_MODELS=str(folder), DEMUR_API_KEYS_FILE=str(keys)) as started:
         started.wait_until_loaded(Authorization=f"Bearer {key}")
         yield started, key
 
@@ -52,7 +52,7 @@ def server_and_key(
 def url(server_and_key: tuple[Server, str], monkeypatch: pytest.MonkeyPatch) -> str:
     """Where it listens; its key is in the environment."""
     server, key = server_and_key
-    monkeypatch.setenv("PROBITY_API_KEY", key)
+    monkeypatch.setenv("DEMUR_API_KEY", key)
     return f"http://127.0.0.1:{server.port}"
 
 
@@ -85,7 +85,7 @@ def test_everything_else(kind: str, url: str, classification: Synthetic) -> None
     assert asked(kind, url, "live") is True
     assert {model.name for model in asked(kind, url, "models")} == {classification.manifest.name, PICTURES}
     assert asked(kind, url, "card", PICTURES, "1")["name"] == PICTURES
-    assert "probity_" in asked(kind, url, "metrics")
+    assert "demur_" in asked(kind, url, "metrics")
 
 
 def test_refusals(kind: str, url: str) -> None:
@@ -97,7 +97,7 @@ def test_refusals(kind: str, url: str) -> None:
     with pytest.raises(NotFoundError):
         asked(kind, url + "/elsewhere", "card")
     with pytest.raises(UnauthorizedError):
-        asked(kind, url, "predict", ROWS, options={"api_key": "probity_another"})
+        asked(kind, url, "predict", ROWS, options={"api_key": "demur_another"})
 
 
 def test_threads_share_a_client(url: str) -> None:

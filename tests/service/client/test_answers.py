@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probity.service.client import (
+from demur.service.client import (
     BadRequestError,
     ConnectionFailedError,
     DeadlineError,
+    DemurError,
     NotFoundError,
-    ProbityError,
     RefusedError,
     ServerError,
     TooBusyError,
@@ -176,6 +176,6 @@ def test_no_answer_raises_anything_else(
 ) -> None:
     headers = [] if retry_after is None else [(b"retry-after", retry_after)]
     world = World(kind, [httpx.Response(status, content=body, headers=headers) for _ in range(2)])
-    with contextlib.suppress(ProbityError):
+    with contextlib.suppress(DemurError):
         world.ask(method, options={"retries": 1})
     assert sum(world.slept) < 30

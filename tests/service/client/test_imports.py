@@ -9,7 +9,7 @@ HEAVY = ("numpy", "onnxruntime", "fastapi", "starlette", "uvicorn", "PIL", "prom
 
 
 def test_the_client_loads_nothing_of_the_service_behind_the_api() -> None:
-    code = f"import probity.service.client, sys; print([name for name in {HEAVY!r} if name in sys.modules])"
+    code = f"import demur.service.client, sys; print([name for name in {HEAVY!r} if name in sys.modules])"
     command = [sys.executable, "-W", "error", "-c", code]
     ended = subprocess.run(command, cwd=ROOT, env=environment(), text=True, capture_output=True, check=True)
     assert ended.stdout.strip() == "[]"

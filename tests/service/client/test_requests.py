@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from probity.service.client import AsyncClient, Client
+from demur.service.client import AsyncClient, Client
 from tests.support.fake_service import URL, World, ok
 
-KEY = "probity_secret"
+KEY = "demur_secret"
 
 
 def sent(
@@ -161,8 +161,8 @@ def test_what_is_no_file_is_not_sent(kind: str, files: Any, error: type[Exceptio
 
 
 def test_the_key_is_sent(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PROBITY_API_KEY", "probity_of_the_environment")
-    assert sent(kind, "predict").headers["authorization"] == "Bearer probity_of_the_environment"
+    monkeypatch.setenv("DEMUR_API_KEY", "demur_of_the_environment")
+    assert sent(kind, "predict").headers["authorization"] == "Bearer demur_of_the_environment"
     assert sent(kind, "predict", options={"api_key": KEY}).headers["authorization"] == f"Bearer {KEY}"
     assert "authorization" not in sent(kind, "predict", options={"api_key": ""}).headers
 

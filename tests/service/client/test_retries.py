@@ -7,12 +7,12 @@ from email.utils import formatdate
 import httpx
 import pytest
 
-from probity.service.client import (
+from demur.service.client import (
     BadRequestError,
     ConnectionFailedError,
     DeadlineError,
+    DemurError,
     PredictResponse,
-    ProbityError,
     ServerError,
     TimedOutError,
     TooBusyError,
@@ -87,7 +87,7 @@ def test_the_last_error_is_raised_when_the_tries_are_used_up(kind: str) -> None:
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 408, 413, 415, 422, 500, 502, 504, 599])
 def test_other_refusals_are_final(kind: str, status: int) -> None:
     world = World(kind, [refusing(status, retry_after="1")])
-    with pytest.raises(ProbityError):
+    with pytest.raises(DemurError):
         world.ask()
     assert world.slept == []
 
@@ -180,7 +180,7 @@ def test_an_answer_that_never_comes_is_given_up() -> None:
 @pytest.mark.parametrize(
     ("status", "error"), [(504, DeadlineError), (500, ServerError), (422, BadRequestError), (429, TooBusyError)]
 )
-def test_a_later_answer_is_the_one_that_counts(kind: str, status: int, error: type[ProbityError]) -> None:
+def test_a_later_answer_is_the_one_that_counts(kind: str, status: int, error: type[DemurError]) -> None:
     world = World(kind, [LOST, refusing(status, retry_after="99")])
     with pytest.raises(error):
         world.ask()

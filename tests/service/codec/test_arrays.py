@@ -11,8 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from probity.service.bundle import InputSpec
-from probity.service.codec.arrays import InputError, InputTooLarge, array_from_json
+from demur.service.bundle import InputSpec
+from demur.service.codec.arrays import InputError, InputTooLarge, array_from_json
 from tests.support.bundles import FEATURE_SPEC, IMAGE_SPEC
 
 Array = npt.NDArray[Any]

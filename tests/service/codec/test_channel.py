@@ -6,15 +6,15 @@ import pickle
 import numpy as np
 import pytest
 
-from probity.service.codec.arrays import InputError, InputTooLarge
-from probity.service.codec.decoders.channel import (
+from demur.service.codec.arrays import InputError, InputTooLarge
+from demur.service.codec.decoders.channel import (
     MOST_HEAD_BYTES,
     BrokenAnswerError,
     check_sizes,
     pack_answer,
     unpack_answer,
 )
-from probity.service.codec.forms import FormError, FormFieldError
+from demur.service.codec.forms import FormError, FormFieldError
 
 SHAPE = (3, 4, 5)
 ARRAY = np.random.default_rng(0).random((2, *SHAPE), np.float32)

@@ -23,7 +23,7 @@ HEAD = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
 
 @contextlib.contextmanager
 def with_a_decoder(bundle: Path) -> Iterator[Server]:
-    with running(bundle, PROBITY_SHUTDOWN_SECONDS="1") as started:
+    with running(bundle, DEMUR_SHUTDOWN_SECONDS="1") as started:
         assert not children_of(started.process.pid)  # before there is work for one
         assert started.request("POST", "/predict", IMAGE)[0] == 200
         yield started

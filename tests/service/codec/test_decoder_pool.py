@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from probity.service.bundle import ImagePreprocessing, InputSpec
-from probity.service.codec.arrays import InputError, InputLimits, InputTooLarge
-from probity.service.codec.decoders.pool import DecoderPool, DecoderUnavailable
-from probity.service.codec.encoded_images import EncodedImages, Form, ImageFiles, ImageTexts
-from probity.service.codec.forms import FormError, FormFieldError
-from probity.service.runtime import decoder_bytes
-from probity.service.settings import Settings
+from demur.service.bundle import ImagePreprocessing, InputSpec
+from demur.service.codec.arrays import InputError, InputLimits, InputTooLarge
+from demur.service.codec.decoders.pool import DecoderPool, DecoderUnavailable
+from demur.service.codec.encoded_images import EncodedImages, Form, ImageFiles, ImageTexts
+from demur.service.codec.forms import FormError, FormFieldError
+from demur.service.runtime import decoder_bytes
+from demur.service.settings import Settings
 from tests.support.client import base64_text, encoded
 from tests.support.processes import children_of, wait_until
 from tests.support.server import ROOT
@@ -188,7 +188,7 @@ def test_where_none_can_be_started(monkeypatch: pytest.MonkeyPatch, program: str
 
 def test_it_is_light() -> None:
     heavy = {"onnxruntime", "fastapi", "starlette", "pydantic", "uvicorn", "asyncio", "safetensors", "cryptography"}
-    code = f"import sys, probity.service.codec.decoders.child; print(*sorted({heavy} & set(sys.modules)))"
+    code = f"import sys, demur.service.codec.decoders.child; print(*sorted({heavy} & set(sys.modules)))"
     found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert found.stdout.split() == []
 

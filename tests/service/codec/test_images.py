@@ -9,10 +9,10 @@ import numpy.typing as npt
 import pytest
 from PIL import Image, PngImagePlugin
 
-from probity.service.bundle import ImagePreprocessing, InputSpec
-from probity.service.codec.arrays import InputError, InputLimits, InputTooLarge
-from probity.service.codec.image_cost import without_texts
-from probity.service.codec.images import array_from_images, image_to_array
+from demur.service.bundle import ImagePreprocessing, InputSpec
+from demur.service.codec.arrays import InputError, InputLimits, InputTooLarge
+from demur.service.codec.image_cost import without_texts
+from demur.service.codec.images import array_from_images, image_to_array
 from tests.support.client import base64_text, encoded, pixel_bomb
 
 Array = npt.NDArray[Any]

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from probity.service.bundle import ImagePreprocessing, InputSpec
-from probity.service.codec.arrays import InputError, InputLimits
-from probity.service.codec.images import array_from_files, array_from_images, image_to_array
+from demur.service.bundle import ImagePreprocessing, InputSpec
+from demur.service.codec.arrays import InputError, InputLimits
+from demur.service.codec.images import array_from_files, array_from_images, image_to_array
 from tests.support.bundles import FEATURE_SPEC
 from tests.support.client import base64_text, encoded
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from probity.service.connection.pacing import SLICE_BYTES, SLICES_PER_TURN, Pacer, is_dense
-from probity.service.connection.protocol import LimitedProtocol
-from probity.service.security.api_keys import new_key
+from demur.service.connection.pacing import SLICE_BYTES, SLICES_PER_TURN, Pacer, is_dense
+from demur.service.connection.protocol import LimitedProtocol
+from demur.service.security.api_keys import new_key
 from tests.support.bundles import Synthetic
 from tests.support.flood import CHUNKED, TINY
 from tests.support.health import checked_health
@@ -36,10 +36,10 @@ def in_chunks(body: bytes, size: int) -> bytes:
 def test_health_answers_while_chunks_of_one_byte_flood_in(
     classification: Synthetic, keys: bool, tmp_path: Path
 ) -> None:
-    given = {"PROBITY_ACCESS_LOG": "false"}
+    given = {"DEMUR_ACCESS_LOG": "false"}
     if keys:
         (tmp_path / "keys").write_text(f"{new_key('someone')[1].line}\n")
-        given["PROBITY_API_KEYS_FILE"] = str(tmp_path / "keys")
+        given["DEMUR_API_KEYS_FILE"] = str(tmp_path / "keys")
     with running(classification.path, **given) as server:
         with checked_health(server.port) as health:
             flood = [sys.executable, "-m", "tests.support.flood", str(server.port)]

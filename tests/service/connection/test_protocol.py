@@ -10,10 +10,10 @@ import pytest
 from fastapi import Response
 from starlette.types import Receive, Scope, Send
 
-from probity.service.connection.protocol import MAX_HEAD_BYTES as LIMIT
-from probity.service.connection.start_queue import StartQueue
-from probity.service.http.arrival import arrived_at
-from probity.service.schemas import PredictResponse
+from demur.service.connection.protocol import MAX_HEAD_BYTES as LIMIT
+from demur.service.connection.start_queue import StartQueue
+from demur.service.http.arrival import arrived_at
+from demur.service.schemas import PredictResponse
 from tests.support.bundles import Synthetic
 from tests.support.host import hosting
 from tests.support.requests import GOOD
@@ -30,7 +30,7 @@ CHUNKED = b"POST /predict HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\
 @pytest.fixture(scope="module")
 def server(classification: Synthetic) -> Iterator[Server]:
     """Patience beyond the length of a test."""
-    with running(classification.path, PROBITY_CLIENT_TIMEOUT_SECONDS=str(TIMEOUT * 30)) as started:
+    with running(classification.path, DEMUR_CLIENT_TIMEOUT_SECONDS=str(TIMEOUT * 30)) as started:
         yield started
 
 
@@ -48,7 +48,7 @@ def head(size: int, *, fields: int = 1, last: bytes = b"Connection: close\r\n") 
 
 def errors_of(server: Server, reason: str) -> float:
     text = server.request("GET", "/metrics")[2].decode()
-    return sum(map(float, re.findall(rf'^probity_errors_total{{reason="{reason}"}} (\S+)$', text, re.MULTILINE)))
+    return sum(map(float, re.findall(rf'^demur_errors_total{{reason="{reason}"}} (\S+)$', text, re.MULTILINE)))
 
 
 @pytest.mark.parametrize("fields", [1, 300], ids=["one long field", "many fields"])

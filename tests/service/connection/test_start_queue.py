@@ -11,7 +11,7 @@ from functools import partial
 
 import pytest
 
-from probity.service.connection.start_queue import MAX_REQUESTS, MAX_WAITING, StartQueue, Waiting
+from demur.service.connection.start_queue import MAX_REQUESTS, MAX_WAITING, StartQueue, Waiting
 from tests.support.bundles import Synthetic
 from tests.support.health import checked_health
 from tests.support.requests import GOOD
@@ -24,7 +24,7 @@ HEALTHY_SECONDS = 2.0  # on a busy machine; a few tenths on an idle one
 @pytest.mark.slow
 @pytest.mark.parametrize("path", ["/nothing", "/metrics", "/openapi.json"])
 def test_health_answers_while_a_crowd_asks_for_other_things(classification: Synthetic, path: str) -> None:
-    with running(classification.path, PROBITY_ACCESS_LOG="false") as server:
+    with running(classification.path, DEMUR_ACCESS_LOG="false") as server:
         with checked_health(server.port) as health:
             given = [f"{server.port}", path, f"{CONNECTIONS}", f"{SECONDS}"]
             subprocess.run([sys.executable, "-m", "tests.support.crowd", *given], cwd=ROOT, check=True, timeout=TIMEOUT)
@@ -130,7 +130,7 @@ VANISHING = 1500
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_clients_that_left_delay_nobody(classification: Synthetic, workers: str) -> None:
     """A deadline counts from the arrival of a request, so that it would tell a wait."""
-    with running(classification.path, PROBITY_ACCESS_LOG="false", PROBITY_WORKERS=workers) as server:
+    with running(classification.path, DEMUR_ACCESS_LOG="false", DEMUR_WORKERS=workers) as server:
         for _ in range(VANISHING):
             with server.socket() as client:
                 client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")

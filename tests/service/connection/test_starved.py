@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import uvicorn
 
-from probity.service.connection.protocol import LAST_REQUEST_SECONDS, LimitedProtocol, limited_protocol
-from probity.service.settings import Settings
+from demur.service.connection.protocol import LAST_REQUEST_SECONDS, LimitedProtocol, limited_protocol
+from demur.service.settings import Settings
 from tests.support.sockets import answers
 
 CONNECTIONS = 12

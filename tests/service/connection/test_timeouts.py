@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from probity.service.settings import Settings
+from demur.service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.host import hosting
 from tests.support.metrics import metric
@@ -27,13 +27,13 @@ PREDICT = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % l
 
 @pytest.fixture(scope="module")
 def hasty(classification: Synthetic) -> Iterator[Server]:
-    with running(classification.path, PROBITY_CLIENT_TIMEOUT_SECONDS="0.9") as started:
+    with running(classification.path, DEMUR_CLIENT_TIMEOUT_SECONDS="0.9") as started:
         yield started
 
 
 def errors_of(server: Server, reason: str) -> float:
     text = server.request("GET", "/metrics")[2].decode()
-    return sum(map(float, re.findall(rf'^probity_errors_total{{reason="{reason}"}} (\S+)$', text, re.MULTILINE)))
+    return sum(map(float, re.findall(rf'^demur_errors_total{{reason="{reason}"}} (\S+)$', text, re.MULTILINE)))
 
 
 def test_a_head_that_does_not_end_is_408(hasty: Server) -> None:
@@ -103,13 +103,13 @@ def test_the_rest_of_a_body_that_was_answered_early_is_not_waited_for(hasty: Ser
 
 def test_a_client_that_takes_nothing_of_its_responses_is_cut_off(classification: Synthetic) -> None:
     sent = 3000  # whose responses are more than all buffers on the way hold
-    with running(classification.path, PROBITY_CLIENT_TIMEOUT_SECONDS="1") as server:
+    with running(classification.path, DEMUR_CLIENT_TIMEOUT_SECONDS="1") as server:
         counts = [(0.0, 0.0)]  # requests in flight and requests answered, at each scrape
 
         def is_cut_off() -> bool:
             text = server.request("GET", "/metrics")[2].decode()
-            answered = metric(text, "probity_http_requests_total", route="/openapi.json")
-            counts.append((metric(text, "probity_http_requests_in_flight"), answered))
+            answered = metric(text, "demur_http_requests_total", route="/openapi.json")
+            counts.append((metric(text, "demur_http_requests_in_flight"), answered))
             return counts[-1] == counts[-2] and counts[-1][0] == 1  # no more than the scrape itself
 
         with contextlib.closing(server.socket()) as connection:
@@ -123,7 +123,7 @@ def test_a_client_that_takes_nothing_of_its_responses_is_cut_off(classification:
 
 def test_at_the_end_a_body_that_was_answered_early_is_not_waited_for(classification: Synthetic) -> None:
     """Also where the rest of it still comes."""
-    with running(classification.path, PROBITY_SHUTDOWN_SECONDS="1000") as server:
+    with running(classification.path, DEMUR_SHUTDOWN_SECONDS="1000") as server:
         with contextlib.closing(server.socket()) as connection:
             connection.sendall(b"PUT /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n" + b"x" * 50)
             assert connection.recv(13) == b"HTTP/1.1 405 "

@@ -10,8 +10,8 @@ from operator import methodcaller
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from probity.service.connection.transport import ClientTransport
-from probity.service.settings import Settings
+from demur.service.connection.transport import ClientTransport
+from demur.service.settings import Settings
 from tests.support.host import Host, hosting
 from tests.support.processes import wait_until
 from tests.support.server import TIMEOUT

@@ -2,12 +2,12 @@
 
 import os
 
-from probity.service.environment.child import start_child
+from demur.service.environment.child import start_child
 
 
 def test_a_child_shares_the_session_but_not_the_process_group() -> None:
     """Linux may share the processors among sessions."""
-    child = start_child("probity.service.models.shadow_process")
+    child = start_child("demur.service.models.shadow_process")
     try:
         assert os.getsid(child.pid) == os.getsid(0)
         assert os.getpgid(child.pid) == child.pid

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from probity.service.environment.cpu import available_cpus
+from demur.service.environment.cpu import available_cpus
 
 HOST_CPUS = 8
 

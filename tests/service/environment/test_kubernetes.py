@@ -2,7 +2,7 @@
 
 import pytest
 
-from probity.service.settings import Settings, UnknownSettingError, load_settings
+from demur.service.settings import Settings, UnknownSettingError, load_settings
 from tests.support.bundles import Synthetic
 from tests.support.server import running
 
@@ -33,12 +33,12 @@ def set_all(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     "links",
     [
-        service_links("PROBITY_ANYTHING"),
-        service_links("PROBITY_MODELS"),  # a Service named like a setting
-        service_links("PROBITY_V2", "fd00:10:96::7"),
+        service_links("DEMUR_ANYTHING"),
+        service_links("DEMUR_MODELS"),  # a Service named like a setting
+        service_links("DEMUR_V2", "fd00:10:96::7"),
         {
             name.replace("TCP", "UDP"): value.replace("tcp", "udp")
-            for name, value in service_links("PROBITY_A_B_C").items()
+            for name, value in service_links("DEMUR_A_B_C").items()
         },
     ],
     ids=["one", "named like a setting", "IPv6", "UDP"],
@@ -51,31 +51,31 @@ def test_variables_of_another_service_are_left_alone(links: dict[str, str], monk
 def test_a_service_of_our_own_name_sets_no_port(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    set_all(monkeypatch, service_links("PROBITY"))
+    set_all(monkeypatch, service_links("DEMUR"))
     assert load_settings().port == Settings.model_fields["port"].default
     assert load_settings(port=9000).port == 9000
-    assert "PROBITY_PORT: ignored tcp://10.96.0.7:8000" in caplog.text
+    assert "DEMUR_PORT: ignored tcp://10.96.0.7:8000" in caplog.text
     assert "enableServiceLinks: false" in caplog.text
 
 
 def test_the_service_starts_beside_services_of_such_names(classification: Synthetic) -> None:
-    links = service_links("PROBITY_ANYTHING") | service_links("PROBITY")
+    links = service_links("DEMUR_ANYTHING") | service_links("DEMUR")
     with running(classification.path, **links) as server:
         assert server.request("GET", "/health/ready")[0] == 200
-        assert any("PROBITY_PORT: ignored" in line for line in server.lines)
+        assert any("DEMUR_PORT: ignored" in line for line in server.lines)
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("PROBITY_SERVICE_PORT", "9000"),  # without the address beside it, a setting that does not exist
-        ("PROBITY_SERVICE_HOST", "localhost"),
-        ("PROBITY_METRICS_PORT", "9000"),
-        ("PROBITY_METRICS_PORT", "tcp://localhost:9000"),
-        ("PROBITY_METRICS_PORT", "tcp://999.1.1.1:9000"),
-        ("PROBITY_PORT_HTTP", "tcp://10.0.0.1:8000"),
-        ("PROBITY_X_PORT_80_TCP_ADDR", "somewhere"),
-        ("PROBITY_HOST_", "10.0.0.1"),
+        ("DEMUR_SERVICE_PORT", "9000"),  # without the address beside it, a setting that does not exist
+        ("DEMUR_SERVICE_HOST", "localhost"),
+        ("DEMUR_METRICS_PORT", "9000"),
+        ("DEMUR_METRICS_PORT", "tcp://localhost:9000"),
+        ("DEMUR_METRICS_PORT", "tcp://999.1.1.1:9000"),
+        ("DEMUR_PORT_HTTP", "tcp://10.0.0.1:8000"),
+        ("DEMUR_X_PORT_80_TCP_ADDR", "somewhere"),
+        ("DEMUR_HOST_", "10.0.0.1"),
     ],
 )
 def test_what_kubernetes_would_not_make_stays_refused(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from probity.service.environment.memory import available_bytes, resident_bytes
+from demur.service.environment.memory import available_bytes, resident_bytes
 
 MIB = 2**20
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from probity.service.environment.opentelemetry import trace_destination
+from demur.service.environment.opentelemetry import trace_destination
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from probity.service.feedback.answers import Decision, layout, outcomes_of, parse_answers
-from probity.service.format.manifest import Task
+from demur.service.feedback.answers import Decision, layout, outcomes_of, parse_answers
+from demur.service.format.manifest import Task
 
 NAN = np.nan
 TASKS: tuple[Task, ...] = get_args(Task)

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probity.service.feedback.labelled import LabelledExamples
+from demur.service.feedback.labelled import LabelledExamples
 
 
 def known(*examples: int, of: int = 4) -> np.ndarray:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from itsdangerous import TimestampSigner
 from itsdangerous.encoding import base64_encode
 
-from probity.service.feedback import receipts
-from probity.service.feedback.receipts import ReceiptError, ReceiptSigner, SecretFileError, read_secrets
+from demur.service.feedback import receipts
+from demur.service.feedback.receipts import ReceiptError, ReceiptSigner, SecretFileError, read_secrets
 from tests.support.secrets import OTHER_SECRET, SECRET, secret_file
 
 ONE, OTHER = SECRET.encode(), OTHER_SECRET.encode()

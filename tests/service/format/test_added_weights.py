@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from probity.service.bundle import Manifest
-from probity.service.format.manifest_json import manifest_from_json
-from probity.service.format.rules import ManifestError
+from demur.service.bundle import Manifest
+from demur.service.format.manifest_json import manifest_from_json
+from demur.service.format.rules import ManifestError
 from tests.support.added import ADDED, with_added_weights
 from tests.support.bundles import FEATURE_SPEC, write_linear
 from tests.support.manifests import document

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from probity.service.bundle import (
+from demur.service.bundle import (
     CALIBRATION,
     MANIFEST,
     POSTERIOR,

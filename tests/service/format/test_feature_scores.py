@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from probity.service.bundle import Graph, Manifest
-from probity.service.format.manifest_json import manifest_from_json
-from probity.service.format.rules import ManifestError
+from demur.service.bundle import Graph, Manifest
+from demur.service.format.manifest_json import manifest_from_json
+from demur.service.format.rules import ManifestError
 from tests.support.bundles import FEATURE_SPEC, write_linear
 from tests.support.manifests import document
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from probity.service.bundle import (
+from demur.service.bundle import (
     CALIBRATION,
     MANIFEST,
     MAX_MANIFEST_BYTES,

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from probity.service.format.manifest import FORMAT_VERSION
-from probity.service.format.manifest_input import ImagePreprocessing, InputRange, InputSpec
-from probity.service.format.manifest_json import manifest_from_json, to_json
-from probity.service.format.rules import ManifestError
-from probity.service.format.seal import manifest_to_bytes
+from demur.service.format.manifest import FORMAT_VERSION
+from demur.service.format.manifest_input import ImagePreprocessing, InputRange, InputSpec
+from demur.service.format.manifest_json import manifest_from_json, to_json
+from demur.service.format.rules import ManifestError
+from demur.service.format.seal import manifest_to_bytes
 from tests.support.bundles import Synthetic
 from tests.support.manifests import document
 from tests.support.tamper import Place, places, replaced
@@ -73,7 +73,7 @@ def test_every_field_is_required(images: Synthetic) -> None:
             for key in place[:-1]:
                 parent = parent[key]
             del parent[place[-1]]
-            with pytest.raises(ManifestError, match=r"missing field|probity-bundle|format_version"):
+            with pytest.raises(ManifestError, match=r"missing field|demur-bundle|format_version"):
                 manifest_from_json(data)
 
 
@@ -172,8 +172,8 @@ def test_tokens_have_no_range() -> None:
 
 @example([])
 @example(None)
-@example("probity-bundle")
-@example({"format": "probity-bundle", "format_version": FORMAT_VERSION})
+@example("demur-bundle")
+@example({"format": "demur-bundle", "format_version": FORMAT_VERSION})
 @given(json_values)
 def test_any_other_document_is_refused(data: Any) -> None:
     assume(data != {})

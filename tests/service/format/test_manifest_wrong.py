@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from probity.service.format.manifest_json import manifest_from_json
-from probity.service.format.rules import ManifestError
+from demur.service.format.manifest_json import manifest_from_json
+from demur.service.format.rules import ManifestError
 from tests.support.bundles import Synthetic
 from tests.support.manifests import document
 from tests.support.tamper import Place, replaced

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from probity.service.bundle import (
+from demur.service.bundle import (
     CalibrationTensors,
     CholeskyPosterior,
     InputSpec,

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from probity.service.bundle import Manifest, read_bundle, read_manifest
-from probity.service.format.files import README
-from probity.service.format.model_card import model_card
+from demur.service.bundle import Manifest, read_bundle, read_manifest
+from demur.service.format.files import README
+from demur.service.format.model_card import model_card
 from tests.support.bundles import Synthetic
 from tests.support.server import ROOT
 
@@ -41,7 +41,7 @@ def test_it_says_what_the_fit_measured(golden: Manifest) -> None:
     assert "| log-likelihood | -0.049 | -0.054 | -0.042 |" in card
     assert "| scaled by 255 | 99 % |" in card
     assert metadata(card)["pipeline_tag"] == "image-classification"
-    assert metadata(card)["library_name"] == "probity"
+    assert metadata(card)["library_name"] == "demur"
 
 
 def test_its_task_is_one_that_hubs_know_or_none(any_bundle: Synthetic) -> None:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from probity.service.bundle import BundleError, CalibrationTensors, ManifestError, Outcomes, SetScore, read_bundle
-from probity.service.format.calibration_tensors import calibration_from_bytes, calibration_to_bytes
-from probity.service.maths.outcomes import ClassOutcomes, RegressionOutcomes
+from demur.service.bundle import BundleError, CalibrationTensors, ManifestError, Outcomes, SetScore, read_bundle
+from demur.service.format.calibration_tensors import calibration_from_bytes, calibration_to_bytes
+from demur.service.maths.outcomes import ClassOutcomes, RegressionOutcomes
 from tests.support.bundles import Synthetic, rewrite
 from tests.support.outcomes import keeping_outcomes
 

@@ -3,8 +3,8 @@
 import dataclasses
 from pathlib import Path
 
-from probity.service.bundle import CALIBRATION, MODEL, POSTERIOR, REPORT, read_bundle, reseal_manifest
-from probity.service.format.manifest import FORMAT_VERSION
+from demur.service.bundle import CALIBRATION, MODEL, POSTERIOR, REPORT, read_bundle, reseal_manifest
+from demur.service.format.manifest import FORMAT_VERSION
 from tests.support.bundles import Synthetic, rewrite
 from tests.support.tamper import contents
 

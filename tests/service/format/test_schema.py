@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from probity.service.format.schema import SCHEMA_FILE, schema_text
+from demur.service.format.schema import SCHEMA_FILE, schema_text
 from tests.support.added import write_added
 from tests.support.bundles import FEATURE_SPEC, Synthetic, write_linear
 from tests.support.tamper import load_json, replaced, save_json
@@ -20,7 +20,7 @@ def check(manifest: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_it_is_up_to_date() -> None:
-    remedy = "run `python -m probity.service.format.schema`"
+    remedy = "run `python -m demur.service.format.schema`"
     assert SCHEMA_FILE.read_text() == schema_text(), remedy
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probity.service.bundle import BundleError, Manifest, ScorePart, read_bundle, reseal_manifest
-from probity.service.format.manifest_json import manifest_from_json
-from probity.service.format.rules import ManifestError
-from probity.service.maths.fused_score import Component, LargestSurprise
-from probity.service.maths.score_distribution import ScoreDistribution
-from probity.service.maths.scores import SCORES
+from demur.service.bundle import BundleError, Manifest, ScorePart, read_bundle, reseal_manifest
+from demur.service.format.manifest_json import manifest_from_json
+from demur.service.format.rules import ManifestError
+from demur.service.maths.fused_score import Component, LargestSurprise
+from demur.service.maths.score_distribution import ScoreDistribution
+from demur.service.maths.scores import SCORES
 from tests.support.added import write_added
 from tests.support.bundles import Synthetic
 from tests.support.manifests import document

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probity.service.bundle import (
+from demur.service.bundle import (
     MANIFEST,
     MODEL,
     BundleError,
@@ -91,9 +91,7 @@ def test_a_mount_point_is_refused_before_any_work_and_left_as_it_was(classificat
     before = contents(tmp_path / "there")
 
     def refused(code: str) -> str:
-        start = (
-            "from pathlib import Path; import shutil; from probity.service.bundle import *; out = Path('the bundle')"
-        )
+        start = "from pathlib import Path; import shutil; from demur.service.bundle import *; out = Path('the bundle')"
         command = [*MOUNT, sys.executable, "-c", f"{start}\n{code}"]
         done = subprocess.run(
             command,

@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from probity.service.http import bodies
-from probity.service.inference.predictor import Predictor
-from probity.service.settings import Settings
+from demur.service.http import bodies
+from demur.service.inference.predictor import Predictor
+from demur.service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.client import Client, encoded, problem, serving, up_to_rounding
 from tests.support.requests import GOOD, image_file

@@ -13,10 +13,10 @@ from fastapi import Request
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope, Send
 
-from probity.service.batching.batcher import SLOW_SECONDS
-from probity.service.bundle import read_bundle
-from probity.service.http.disconnect import CancelOnDisconnect, DisconnectEvent, disconnect_event
-from probity.service.settings import Settings
+from demur.service.batching.batcher import SLOW_SECONDS
+from demur.service.bundle import read_bundle
+from demur.service.http.disconnect import CancelOnDisconnect, DisconnectEvent, disconnect_event
+from demur.service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.client import serving
 from tests.support.host import hosting, listening
@@ -101,11 +101,11 @@ def test_a_client_that_leaves_with_several_open_requests_is_no_error(classificat
         with host.connection() as leaving:
             leaving.sendall(WHOLE * 3)
             assert slow.entered.acquire(timeout=TIMEOUT)
-        wait_until(lambda: metric(client.get("/metrics").text, "probity_http_requests_total", route="/predict") > 0)
+        wait_until(lambda: metric(client.get("/metrics").text, "demur_http_requests_total", route="/predict") > 0)
         text = client.get("/metrics").text
         slow.proceed.set()
-        assert metric(text, "probity_http_requests_total", **CLIENT_GONE) == 1
-        assert metric(text, "probity_errors_total") == metric(text, "probity_errors_total", reason="gone") == 1
+        assert metric(text, "demur_http_requests_total", **CLIENT_GONE) == 1
+        assert metric(text, "demur_errors_total") == metric(text, "demur_errors_total", reason="gone") == 1
 
 
 def test_its_rows_leave_the_queue(classification: Synthetic) -> None:
@@ -124,9 +124,9 @@ def test_its_rows_leave_the_queue(classification: Synthetic) -> None:
         assert slow.entered.acquire(timeout=TIMEOUT)
         with host.connection() as leaving:
             leaving.sendall(WHOLE)
-            wait_for(1, "probity_queue_rows")
-        wait_for(0, "probity_queue_rows")
-        wait_for(1, "probity_http_requests_total", **CLIENT_GONE)
+            wait_for(1, "demur_queue_rows")
+        wait_for(0, "demur_queue_rows")
+        wait_for(1, "demur_http_requests_total", **CLIENT_GONE)
         slow.proceed.set()
         assert first.recv(12) == b"HTTP/1.1 200"
 
@@ -146,14 +146,14 @@ def test_who_has_waited_for_long_leaves_a_slow_service(classification: Synthetic
         assert slow.entered.acquire(timeout=TIMEOUT)
         with host.connection() as leaving:
             leaving.sendall(WHOLE)
-            wait_until(partial(is_at_least, 1, "probity_queue_rows"))
+            wait_until(partial(is_at_least, 1, "demur_queue_rows"))
             arrived = time.monotonic()
             wait_until(lambda: time.monotonic() > arrived + SLOW_SECONDS)
-        wait_until(partial(is_at_least, 1, "probity_http_requests_total", **CLIENT_GONE))
+        wait_until(partial(is_at_least, 1, "demur_http_requests_total", **CLIENT_GONE))
         slow.proceed.set()
         assert first.recv(12) == b"HTTP/1.1 200"
         text = client.get("/metrics").text
-        assert metric(text, "probity_errors_total") == metric(text, "probity_errors_total", reason="gone_slow") == 1
+        assert metric(text, "demur_errors_total") == metric(text, "demur_errors_total", reason="gone_slow") == 1
 
 
 @pytest.mark.parametrize("how", [socket.SHUT_WR, socket.SHUT_RDWR])

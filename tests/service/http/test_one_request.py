@@ -29,7 +29,7 @@ GZIP = {"Content-Encoding": "gzip"}
 
 @pytest.fixture(scope="module")
 def server(images: Synthetic) -> Iterator[Server]:
-    with running(images.path, PROBITY_MAX_PENDING_BYTES=str(64 * 2**20)) as started:
+    with running(images.path, DEMUR_MAX_PENDING_BYTES=str(64 * 2**20)) as started:
         yield started
 
 
@@ -130,7 +130,7 @@ def threads_of(server: Server) -> int:
 
 
 def in_flight(server: Server) -> float:
-    return metric(server.request("GET", "/metrics")[2].decode(), "probity_http_requests_in_flight")
+    return metric(server.request("GET", "/metrics")[2].decode(), "demur_http_requests_in_flight")
 
 
 def test_an_id_that_the_answer_would_repeat_is_bounded(server: Server) -> None:
@@ -166,7 +166,7 @@ def test_answers_that_nobody_takes_count_until_they_are_sent(images: Synthetic) 
     body = json.dumps(rows).encode()
     request = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
     room = 40 * 2**20
-    limits = {"PROBITY_MAX_PENDING_BYTES": str(room), "PROBITY_MAX_ROWS": "10000", "PROBITY_MAX_QUEUE_ROWS": "10000"}
+    limits = {"DEMUR_MAX_PENDING_BYTES": str(room), "DEMUR_MAX_ROWS": "10000", "DEMUR_MAX_QUEUE_ROWS": "10000"}
     with running(images.path, **limits) as server, contextlib.ExitStack() as held:
         status, _, answer = server.request("POST", "/predict", body)
         assert status == 200

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from probity.service.bundle import BundleError, read_bundle
-from probity.service.inference.predictor import Predictor
+from demur.service.bundle import BundleError, read_bundle
+from demur.service.inference.predictor import Predictor
 from tests import reference
 from tests.support.added import added_variance, write_added
 from tests.support.bundles import FEATURE_SPEC, Synthetic, in_chunks, rewrite

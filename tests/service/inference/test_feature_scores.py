@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from probity.service.bundle import BundleError, ScorePart, read_bundle
-from probity.service.codec.answers import score_names
-from probity.service.inference.predictor import NonFinitePrediction, Predictor, check_finite
-from probity.service.maths.fused_score import Component, FusedScore, LargestSurprise
-from probity.service.maths.score_distribution import ScoreDistribution
-from probity.service.maths.scores import SCORES
+from demur.service.bundle import BundleError, ScorePart, read_bundle
+from demur.service.codec.answers import score_names
+from demur.service.inference.predictor import NonFinitePrediction, Predictor, check_finite
+from demur.service.maths.fused_score import Component, FusedScore, LargestSurprise
+from demur.service.maths.score_distribution import ScoreDistribution
+from demur.service.maths.scores import SCORES
 from tests import reference
 from tests.support.added import write_added
 from tests.support.bundles import FEATURE_SPEC, Synthetic, in_chunks, rewrite

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from probity.service.inference.frames import frame_array, frame_columns, is_frame, numbers_of, places_by_name
-from probity.service.inference.predictor import Prediction, Predictor
+from demur.service.inference.frames import frame_array, frame_columns, is_frame, numbers_of, places_by_name
+from demur.service.inference.predictor import Prediction, Predictor
 from tests.support.bundles import FEATURE_SPEC, Synthetic
 
 ROWS = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)

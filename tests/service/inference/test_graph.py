@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from probity.service.bundle import InputSpec
+from demur.service.bundle import InputSpec
 from tests.support.bundles import Synthetic, write_linear
 
 ROOT = Path(__file__).parents[3]
@@ -17,8 +17,8 @@ RESIDENT = """
 import re, sys
 from pathlib import Path
 import numpy as np
-from probity.service.inference.predictor import Predictor
-from probity.service.inference.graph import share_memory
+from demur.service.inference.predictor import Predictor
+from demur.service.inference.graph import share_memory
 folder, rows, models, shared = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 if shared == "shared":
     share_memory()

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probity.service.bundle import InputRange, InputSpec
-from probity.service.inference.input_range import MAX_NAMED, RangeCheck
-from probity.service.inference.predictor import Predictor
-from probity.service.schemas import PredictResponse
-from probity.service.settings import Settings
+from demur.service.bundle import InputRange, InputSpec
+from demur.service.inference.input_range import MAX_NAMED, RangeCheck
+from demur.service.inference.predictor import Predictor
+from demur.service.schemas import PredictResponse
+from demur.service.settings import Settings
 from tests.support.bundles import FEATURE_SPEC, IMAGE_SPEC, write_linear
 from tests.support.client import Client, serving
 from tests.support.metrics import metric
@@ -77,7 +77,7 @@ def ask(client: Client, inputs: Any) -> PredictResponse:
 
 
 def counted(client: Client) -> float:
-    return metric(client.get("/metrics").text, "probity_inputs_out_of_range_total")
+    return metric(client.get("/metrics").text, "demur_inputs_out_of_range_total")
 
 
 def test_pixels_that_were_not_scaled_are_named_and_counted(pictures: Client) -> None:

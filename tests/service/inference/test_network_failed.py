@@ -8,9 +8,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from probity.service.bundle import MODEL
-from probity.service.inference.graph import NetworkFailed
-from probity.service.inference.predictor import Predictor
+from demur.service.bundle import MODEL
+from demur.service.inference.graph import NetworkFailed
+from demur.service.inference.predictor import Predictor
 from tests.support.bundles import Synthetic
 from tests.support.client import Client, problem, serving
 from tests.support.tamper import put, refusal
@@ -58,7 +58,7 @@ def test_later_it_is_the_bundles_fault(folder: Path, rows: list[list[float]]) ->
 def failures(client: Client, code: str) -> float:
     text = client.get("/metrics").text
     return sum(
-        float(line.split()[-1]) for line in text.splitlines() if f'probity_errors_total{{reason="{code}"}}' in line
+        float(line.split()[-1]) for line in text.splitlines() if f'demur_errors_total{{reason="{code}"}}' in line
     )
 
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from probity.service.bundle import MODEL
-from probity.service.inference.onnx_external import ExternalDataError, refuse_external_data
-from probity.service.inference.onnx_wire import WireError, field
+from demur.service.bundle import MODEL
+from demur.service.inference.onnx_external import ExternalDataError, refuse_external_data
+from demur.service.inference.onnx_wire import WireError, field
 from tests.support.bundles import IR_VERSION, Synthetic, value_info
 from tests.support.manifests import OPSET
 from tests.support.tamper import put, refusal

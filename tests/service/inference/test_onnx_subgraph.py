@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from probity.service.bundle import MODEL
-from probity.service.inference.onnx_runtime import onnxruntime
-from probity.service.inference.onnx_subgraph import extract_subgraph, may_repeat
-from probity.service.inference.onnx_wire import WireError
-from probity.service.inference.predictor import Predictor
+from demur.service.bundle import MODEL
+from demur.service.inference.onnx_runtime import onnxruntime
+from demur.service.inference.onnx_subgraph import extract_subgraph, may_repeat
+from demur.service.inference.onnx_wire import WireError
+from demur.service.inference.predictor import Predictor
 from tests.support.bundles import Synthetic, model_bytes, value_info
 
 GOLDEN = sorted((Path(__file__).parents[2] / "golden").glob("*/bundle"))

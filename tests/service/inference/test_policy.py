@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from probity.service.inference.policy import Policy
-from probity.service.inference.predictor import Predictor
+from demur.service.inference.policy import Policy
+from demur.service.inference.predictor import Predictor
 from tests.support.bundles import Synthetic
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from probity.service.inference.graph import CHUNK_BYTES
-from probity.service.inference.predictor import NonFinitePrediction, Prediction, Predictor, check_finite
-from probity.service.maths.outcomes import ClassOutcomes
+from demur.service.inference.graph import CHUNK_BYTES
+from demur.service.inference.predictor import NonFinitePrediction, Prediction, Predictor, check_finite
+from demur.service.maths.outcomes import ClassOutcomes
 from tests import reference
 from tests.support.bundles import FEATURE_SPEC, Synthetic, in_chunks, rewrite, write_linear
 from tests.support.manifests import slow_threshold

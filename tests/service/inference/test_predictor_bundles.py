@@ -12,10 +12,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
-from probity.service.bundle import MANIFEST, MODEL, BundleError, InputSpec
-from probity.service.codec.arrays import InputLimits
-from probity.service.codec.images import array_from_images
-from probity.service.inference.predictor import NonFinitePrediction, Predictor, check_finite
+from demur.service.bundle import MANIFEST, MODEL, BundleError, InputSpec
+from demur.service.codec.arrays import InputLimits
+from demur.service.codec.images import array_from_images
+from demur.service.inference.predictor import NonFinitePrediction, Predictor, check_finite
 from tests.support.bundles import IR_VERSION, Synthetic, graph_of, value_info
 from tests.support.client import base64_text, encoded
 from tests.support.manifests import OPSET

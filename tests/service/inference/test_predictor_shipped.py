@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from probity.service.bundle import BundleError
-from probity.service.inference.predictor import Predictor
+from demur.service.bundle import BundleError
+from demur.service.inference.predictor import Predictor
 from tests.support.bundles import FEATURE_SPEC, Synthetic, write_linear
 from tests.support.server import TIMEOUT
 

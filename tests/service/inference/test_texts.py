@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from probity.service.bundle import InputSpec, InputText
-from probity.service.inference.texts import MAX_CHARACTERS, TextError, TextReader, TokenizerError, texts_of
+from demur.service.bundle import InputSpec, InputText
+from demur.service.inference.texts import MAX_CHARACTERS, TextError, TextReader, TokenizerError, texts_of
 from tests.support.bundles import TEXT_SPEC, TOKENS, WORDS, tokenizer_json
 
 READER = TextReader(tokenizer_json(), TOKENS)

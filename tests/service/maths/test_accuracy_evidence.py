@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probity.service.maths.accuracy_evidence import ENOUGH, LEVEL, AccuracyTest
-from probity.service.maths.martingale import JUMP
+from demur.service.maths.accuracy_evidence import ENOUGH, LEVEL, AccuracyTest
+from demur.service.maths.martingale import JUMP
 from tests import reference
 
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probity.service.maths.certified import CertifiedRule, NotCertified, accepted_needed, certify, p_value
-from probity.service.maths.outcomes import Verdicts
-from probity.service.maths.rejection import RejectionRule, binomial_below
+from demur.service.maths.certified import CertifiedRule, NotCertified, accepted_needed, certify, p_value
+from demur.service.maths.outcomes import Verdicts
+from demur.service.maths.rejection import RejectionRule, binomial_below
 from tests import reference
 
 Array = npt.NDArray[Any]

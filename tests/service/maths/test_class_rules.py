@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probity.service.maths.class_rules import ClassRules, class_groups
-from probity.service.maths.outcomes import Verdicts
-from probity.service.maths.rejection import RejectionRule
+from demur.service.maths.class_rules import ClassRules, class_groups
+from demur.service.maths.outcomes import Verdicts
+from demur.service.maths.rejection import RejectionRule
 
 Array = npt.NDArray[Any]
 CLASSES = 4

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probity.service.maths.disagreement import Differences, mean_interval, share_interval
+from demur.service.maths.disagreement import Differences, mean_interval, share_interval
 
 ACCEPTED, HALF = np.zeros(2, bool), np.full(2, 0.5)
 

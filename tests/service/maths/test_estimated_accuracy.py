@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probity.service.maths.estimated_accuracy import HeldOutAccuracy, confidence
+from demur.service.maths.estimated_accuracy import HeldOutAccuracy, confidence
 
 
 def test_confidences_by_hand() -> None:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probity.service.maths import exchangeability
-from probity.service.maths.exchangeability import STAKES, DriftTest, SmoothedPValues, TailOdds, odds
+from demur.service.maths import exchangeability
+from demur.service.maths.exchangeability import STAKES, DriftTest, SmoothedPValues, TailOdds, odds
 from tests import reference
 
 Array = npt.NDArray[Any]

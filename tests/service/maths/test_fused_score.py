@@ -6,12 +6,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from probity.service.maths.fused_score import Component, FusedScore, surprises
-from probity.service.maths.predictive import class_probabilities
-from probity.service.maths.rejection import RejectionRule
-from probity.service.maths.score_distribution import ScoreDistribution
-from probity.service.maths.score_outputs import ClassOutputs
-from probity.service.maths.scores import CLASSIFICATION_SCORES
+from demur.service.maths.fused_score import Component, FusedScore, surprises
+from demur.service.maths.predictive import class_probabilities
+from demur.service.maths.rejection import RejectionRule
+from demur.service.maths.score_distribution import ScoreDistribution
+from demur.service.maths.score_outputs import ClassOutputs
+from demur.service.maths.scores import CLASSIFICATION_SCORES
 
 Array = npt.NDArray[Any]
 NAMES = ("energy", "logit_variance", "predictive_entropy")

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from probity.service.maths.prediction_sets import LabelSets, label_set_scores
-from probity.service.maths.predictive import (
+from demur.service.maths.prediction_sets import LabelSets, label_set_scores
+from demur.service.maths.predictive import (
     Link,
     class_probabilities,
     label_entropy,
@@ -17,8 +17,8 @@ from probity.service.maths.predictive import (
     link_approx,
     sigmoid,
 )
-from probity.service.maths.score_outputs import LabelOutputs, class_outputs
-from probity.service.maths.scores import LABEL_SCORES
+from demur.service.maths.score_outputs import LabelOutputs, class_outputs
+from demur.service.maths.scores import LABEL_SCORES
 from tests import reference
 
 RNG = np.random.default_rng(0)

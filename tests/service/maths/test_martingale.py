@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probity.service.maths.exchangeability import odds
-from probity.service.maths.martingale import JUMP, Martingale
+from demur.service.maths.exchangeability import odds
+from demur.service.maths.martingale import JUMP, Martingale
 from tests import reference
 
 COMPONENTS = len(odds(0.5))

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from probity.service.maths.posterior_factor import CholeskyPosterior
+from demur.service.maths.posterior_factor import CholeskyPosterior
 from tests.support.bundles import dense_covariance, draw_cholesky
 
 Array = npt.NDArray[Any]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from probity.service.maths.prediction_sets import (
+from demur.service.maths.prediction_sets import (
     ConformalIntervals,
     LabelSets,
     PredictionSets,

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from probity.service.maths.predictive import (
+from demur.service.maths.predictive import (
     class_probabilities,
     entropy,
     entropy_parts,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from probity.service.maths.rejection import (
+from demur.service.maths.rejection import (
     RejectionRule,
     minimum_calibration_examples,
     share_bound,

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from probity.service.maths.score_distribution import (
+from demur.service.maths.score_distribution import (
     LEAST_SCALE,
     MOST_LEVELS,
     MOST_SHAPE,

@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from probity.service.maths.predictive import class_probabilities
-from probity.service.maths.score_outputs import ClassOutputs, RegressionOutputs
-from probity.service.maths.scores import (
+from demur.service.maths.predictive import class_probabilities
+from demur.service.maths.score_outputs import ClassOutputs, RegressionOutputs
+from demur.service.maths.scores import (
     CLASSIFICATION_SCORES,
     REGRESSION_SCORES,
     SCORES,

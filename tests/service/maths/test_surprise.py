@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probity.service.maths.fused_score import Component, LargestSurprise
-from probity.service.maths.predictive import class_probabilities
-from probity.service.maths.rejection import RejectionRule
-from probity.service.maths.score_distribution import TAIL_LEVEL, ScoreDistribution
-from probity.service.maths.score_outputs import ClassOutputs
-from probity.service.maths.scores import SCORES
+from demur.service.maths.fused_score import Component, LargestSurprise
+from demur.service.maths.predictive import class_probabilities
+from demur.service.maths.rejection import RejectionRule
+from demur.service.maths.score_distribution import TAIL_LEVEL, ScoreDistribution
+from demur.service.maths.score_outputs import ClassOutputs
+from demur.service.maths.scores import SCORES
 from tests import reference
 
 Array = npt.NDArray[Any]

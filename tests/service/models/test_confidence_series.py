@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 
-from probity.service.inference.predictor import Predictor
-from probity.service.models.confidence_series import ConfidenceSeries
-from probity.service.monitoring.metrics import Metrics
+from demur.service.inference.predictor import Predictor
+from demur.service.models.confidence_series import ConfidenceSeries
+from demur.service.monitoring.metrics import Metrics
 from tests.support.bundles import FEATURE_SPEC, Synthetic, write_linear
 from tests.support.outcomes import sure_of_held_out
 
@@ -29,7 +29,7 @@ def test_sums_by_what_was_decided(kind: str, tmp_path: Path) -> None:
     series, registry = series_of(predictor)
 
     def value(name: str, decision: str) -> float | None:
-        return registry.get_sample_value(f"probity_{name}", LABELS | {"decision": decision})
+        return registry.get_sample_value(f"demur_{name}", LABELS | {"decision": decision})
 
     shape = (200, *predictor.manifest.input.shape)
     found = predictor.predict(np.random.default_rng(0).normal(scale=3, size=shape).astype(np.float32))
@@ -60,7 +60,7 @@ def test_a_bundle_that_does_not_say_how_sure_it_was_is_counted_alone(classificat
     series, registry = series_of(Predictor.load(classification.path))
     series.announce()
     names = {sample.name for family in registry.collect() for sample in family.samples}
-    assert "probity_decided_examples_total" in names
+    assert "demur_decided_examples_total" in names
     assert not any("held_out" in name for name in names)
     series.withdraw()
 

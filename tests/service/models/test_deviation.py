@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from probity.service.bundle import REFERENCE_LEVELS
-from probity.service.models.deviation import LEAST_SPREAD, Deviation
-from probity.service.monitoring.metrics import DEVIATIONS
+from demur.service.bundle import REFERENCE_LEVELS
+from demur.service.models.deviation import LEAST_SPREAD, Deviation
+from demur.service.monitoring.metrics import DEVIATIONS
 
 
 def distance(deviation: Deviation, value: float) -> float:

@@ -8,8 +8,8 @@ import numpy.typing as npt
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from probity.service.inference.predictor import Predictor
-from probity.service.settings import Settings
+from demur.service.inference.predictor import Predictor
+from demur.service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.client import Client, serving
 from tests.support.server import running
@@ -49,12 +49,12 @@ def test_ordinary_inputs_are_quiet_and_others_alarm(classification: Synthetic) -
     predictor = Predictor.load(classification.path)
     ordinary = like_the_calibration_data(predictor, 400)
     with serving(predictor) as client:
-        assert values(client.get("/metrics").text) == {"probity_drift_evidence": 0.0, "probity_drift_alarms_total": 0.0}
+        assert values(client.get("/metrics").text) == {"demur_drift_evidence": 0.0, "demur_drift_alarms_total": 0.0}
         found = send(client, ordinary)
-        assert found["probity_drift_alarms_total"] == 0
-        assert found["probity_drift_evidence"] < 2
+        assert found["demur_drift_alarms_total"] == 0
+        assert found["demur_drift_evidence"] < 2
         found = send(client, unusual(200))
-        assert found["probity_drift_alarms_total"] >= 1
+        assert found["demur_drift_alarms_total"] >= 1
 
 
 def test_an_input_that_is_sent_again_counts_once(classification: Synthetic) -> None:
@@ -63,8 +63,8 @@ def test_an_input_that_is_sent_again_counts_once(classification: Synthetic) -> N
     with serving(predictor) as client:
         for _ in range(10):
             found = send(client, ordinary)
-        assert found["probity_drift_alarms_total"] == 0
-        assert send(client, np.zeros((200, 4)))["probity_drift_alarms_total"] == 0  # one input, ever again
+        assert found["demur_drift_alarms_total"] == 0
+        assert send(client, np.zeros((200, 4)))["demur_drift_alarms_total"] == 0  # one input, ever again
 
 
 @pytest.mark.slow
@@ -75,18 +75,18 @@ def test_a_client_with_many_examples_hides_no_others(classification: Synthetic) 
         for part in np.array_split(unusual(200), 100):
             send(client, busy)
             found = send(client, part)
-        assert found["probity_drift_alarms_total"] >= 1
+        assert found["demur_drift_alarms_total"] >= 1
 
 
 @pytest.mark.slow
 def test_several_workers_share_the_chance_of_a_false_alarm(classification: Synthetic) -> None:
     """Each demands more, so that all together keep the promise; and the sum of their alarms is seen."""
-    with running(classification.path, PROBITY_WORKERS="2") as server:
+    with running(classification.path, DEMUR_WORKERS="2") as server:
         for part in np.array_split(unusual(1000), 100):
             body = json.dumps({"inputs": part.tolist()}).encode()
             assert server.request("POST", "/predict", body, {"Content-Type": "application/json"})[0] == 200
         found = values(server.request("GET", "/metrics")[2].decode())
-        assert found["probity_drift_alarms_total"] >= 1
+        assert found["demur_drift_alarms_total"] >= 1
         assert server.terminate() == 0
     with serving(Predictor.load(classification.path), Settings(workers=7)) as client:
         (model,) = client.app.state.runtime.store

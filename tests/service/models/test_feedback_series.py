@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 
-from probity.service.feedback.answers import Decision, Outcomes
-from probity.service.maths.accuracy_evidence import AccuracyTest
-from probity.service.models.feedback_series import FeedbackSeries
-from probity.service.monitoring.feedback_metrics import FeedbackMetrics
+from demur.service.feedback.answers import Decision, Outcomes
+from demur.service.maths.accuracy_evidence import AccuracyTest
+from demur.service.models.feedback_series import FeedbackSeries
+from demur.service.monitoring.feedback_metrics import FeedbackMetrics
 
 MODEL = ("digits", "1")
 LABELS = dict(zip(("model", "version"), MODEL, strict=True))
@@ -27,7 +27,7 @@ class Process:
         self.series.count(outcomes, decisions, values, np.ones(len(errors), bool) if new is None else np.array(new))
 
     def value(self, name: str, **labels: str) -> float | None:
-        return self.registry.get_sample_value(f"probity_{name}", LABELS | labels)
+        return self.registry.get_sample_value(f"demur_{name}", LABELS | labels)
 
 
 def value_after(*errors: float) -> float:

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from probity.service.bundle import BundleError
-from probity.service.inference.graph import Graph
-from probity.service.inference.predictor import Predictor
-from probity.service.models import cpu_share, loading
-from probity.service.models.cpu_share import all_threads, batches_at_once, share_of
-from probity.service.models.loading import load_named
-from probity.service.models.loading import load_predictor as load_tried
-from probity.service.models.trials import Trials
-from probity.service.settings import Settings
+from demur.service.bundle import BundleError
+from demur.service.inference.graph import Graph
+from demur.service.inference.predictor import Predictor
+from demur.service.models import cpu_share, loading
+from demur.service.models.cpu_share import all_threads, batches_at_once, share_of
+from demur.service.models.loading import load_named
+from demur.service.models.loading import load_predictor as load_tried
+from demur.service.models.trials import Trials
+from demur.service.settings import Settings
 from tests.support.bundles import Synthetic
 
 
@@ -80,7 +80,7 @@ def test_the_most_examples_of_a_short_batch(
         return rows > max(1, most)
 
     monkeypatch.setattr(Graph, "takes_longer_than", takes_longer_than)
-    monkeypatch.setattr("probity.service.inference.graph.MAX_CHUNK_ROWS", 40)
+    monkeypatch.setattr("demur.service.inference.graph.MAX_CHUNK_ROWS", 40)
     assert load_predictor(classification.path, Settings()).short_rows == expected
 
 
@@ -109,7 +109,7 @@ def test_what_may_repeat_is_not_quick_whatever_the_clock_says(
 def test_a_default_model_that_is_not_served_is_an_error(classification: Synthetic) -> None:
     name = classification.manifest.name
     assert load_named(Settings(bundle=(str(classification.path),), default_model=name))
-    with pytest.raises(BundleError, match=f"PROBITY_DEFAULT_MODEL='other', expected one of {name}"):
+    with pytest.raises(BundleError, match=f"DEMUR_DEFAULT_MODEL='other', expected one of {name}"):
         load_named(Settings(bundle=(str(classification.path),), default_model="other"))
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from probity.service.bundle import MANIFEST, BundleError, read_manifest
-from probity.service.models.passed_trials import PassedTrials
-from probity.service.models.trials import Trials
-from probity.service.monitoring.metrics import SHARED_FOLDER
-from probity.service.settings import Settings
+from demur.service.bundle import MANIFEST, BundleError, read_manifest
+from demur.service.models.passed_trials import PassedTrials
+from demur.service.models.trials import Trials
+from demur.service.monitoring.metrics import SHARED_FOLDER
+from demur.service.settings import Settings
 
 TIMEOUT = 60
 
@@ -96,5 +96,5 @@ def test_a_second_worker_starts_no_process(folder: Path, tmp_path: Path, monkeyp
     with Trials(Settings()) as first, Trials(Settings()) as second:
         expected = read_manifest(folder)[1]
         assert first.check(folder) == expected
-        monkeypatch.setattr("probity.service.models.trials.start_child", lambda _: pytest.fail("a second process"))
+        monkeypatch.setattr("demur.service.models.trials.start_child", lambda _: pytest.fail("a second process"))
         assert second.check(folder) == expected

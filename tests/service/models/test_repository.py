@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from probity.service.bundle import BundleError
+from demur.service.bundle import BundleError
 from tests.support.model_folders import INPUTS, World, bundle, run
 
 

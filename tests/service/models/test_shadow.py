@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 
-from probity.service.bundle import InputSpec
-from probity.service.inference.policy import Policy
-from probity.service.inference.predictor import Predictor
-from probity.service.models import shadow
-from probity.service.models.shadow import _Child
-from probity.service.models.shadow_process import Task, frame, next_frame, serve
-from probity.service.models.store import ModelStore
-from probity.service.monitoring.background import QUEUED_NUMBERS
-from probity.service.monitoring.metrics import Metrics
-from probity.service.settings.shadow import ShadowChoice
+from demur.service.bundle import InputSpec
+from demur.service.inference.policy import Policy
+from demur.service.inference.predictor import Predictor
+from demur.service.models import shadow
+from demur.service.models.shadow import _Child
+from demur.service.models.shadow_process import Task, frame, next_frame, serve
+from demur.service.models.store import ModelStore
+from demur.service.monitoring.background import QUEUED_NUMBERS
+from demur.service.monitoring.metrics import Metrics
+from demur.service.settings.shadow import ShadowChoice
 from tests.support.bundles import FEATURE_SPEC, write_linear
 from tests.support.processes import wait_until
 from tests.support.server import RUNNING, TIMEOUT, Server, starting
@@ -113,7 +113,7 @@ def test_a_process_that_ended_says_so(tmp_path: Path) -> None:
 def metric(server: Server, name: str) -> float:
     text = server.request("GET", "/metrics")[2].decode()
     found = [
-        float(one.rpartition(" ")[2]) for one in text.splitlines() if one.startswith(f"probity_shadow_{name}_total{{")
+        float(one.rpartition(" ")[2]) for one in text.splitlines() if one.startswith(f"demur_shadow_{name}_total{{")
     ]
     assert len(found) == 1
     return found[0]
@@ -124,7 +124,7 @@ def served(tmp_path: Path, **changes: Any) -> Any:
     bundle(tmp_path / "a" / "1", "1")
     bundle(tmp_path / "a" / "2", "2", **changes)
     (tmp_path / "versions.json").write_text('{"a": "1"}')
-    settings = {"PROBITY_SHADOW": "a/2@1", "PROBITY_READY_REQUIRES": "all"}
+    settings = {"DEMUR_SHADOW": "a/2@1", "DEMUR_READY_REQUIRES": "all"}
     return starting("--models", str(tmp_path), **settings)
 
 
@@ -184,7 +184,7 @@ def test_one_that_hangs_is_killed_and_what_cannot_be_loaded_says_why(tmp_path: P
 )
 def test_a_choice_that_compares_nothing_is_told(tmp_path: Path, choice: str, words: str) -> None:
     bundle(tmp_path / "1", "1")
-    with starting(str(tmp_path / "1"), PROBITY_SHADOW=choice) as server:
+    with starting(str(tmp_path / "1"), DEMUR_SHADOW=choice) as server:
         server.wait_for(words)
 
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probity.service.models.served import ServedModel
-from probity.service.models.store import ModelNotFound, ModelStore, version_key
-from probity.service.models.versions_file import Pinned
+from demur.service.models.served import ServedModel
+from demur.service.models.store import ModelNotFound, ModelStore, version_key
+from demur.service.models.versions_file import Pinned
 
 
 def model(name: str, version: str = "1") -> ServedModel:

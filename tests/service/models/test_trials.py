@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from probity.service.bundle import MODEL, BundleError, read_manifest
-from probity.service.models.loading import load_predictor
-from probity.service.models.trials import Trials
-from probity.service.settings import Settings
+from demur.service.bundle import MODEL, BundleError, read_manifest
+from demur.service.models.loading import load_predictor
+from demur.service.models.trials import Trials
+from demur.service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.hostile import endless, greedy, huge_input, many_dimensions
 from tests.support.processes import children_of, wait_until
@@ -64,7 +64,7 @@ def test_it_is_found_from_any_folder(folder: Path, monkeypatch: pytest.MonkeyPat
 
 def test_a_graph_that_never_ends_is_refused_in_time(tmp_path: Path) -> None:
     folder = endless(tmp_path / "endless")
-    error = refusal(folder, "within 2 s", "PROBITY_COMPUTE_TIMEOUT_SECONDS", compute_timeout_seconds=2.0)
+    error = refusal(folder, "within 2 s", "DEMUR_COMPUTE_TIMEOUT_SECONDS", compute_timeout_seconds=2.0)
     assert error.file == str(folder)
 
 
@@ -125,8 +125,8 @@ def test_the_end_waits_for_no_trial_and_leaves_none(tmp_path: Path) -> None:
 ORPHAN = """
 import os, sys, threading
 from pathlib import Path
-from probity.service.models.trials import Trials
-from probity.service.settings import Settings
+from demur.service.models.trials import Trials
+from demur.service.settings import Settings
 from tests.support.processes import children_of, wait_until
 trials = Trials(Settings())
 threading.Thread(target=trials.check, args=[Path(sys.argv[1])], daemon=True).start()

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from probity.service.bundle import BundleError
-from probity.service.models.loading import load_named
-from probity.service.models.versions_file import MOST_BYTES, Pinned, VersionsFileError, read_versions, write_versions
-from probity.service.settings import Settings
+from demur.service.bundle import BundleError
+from demur.service.models.loading import load_named
+from demur.service.models.versions_file import MOST_BYTES, Pinned, VersionsFileError, read_versions, write_versions
+from demur.service.settings import Settings
 from tests.support.model_folders import Held, World, bundle, run
 
 
@@ -45,7 +45,7 @@ def test_anything_else_is_refused_also_at_the_start(tmp_path: Path, content: byt
     (tmp_path / "versions.json").write_bytes(content)
     with pytest.raises(VersionsFileError, match=words):
         read_versions(tmp_path)
-    with pytest.raises(BundleError, match="probity pin"):
+    with pytest.raises(BundleError, match="demur pin"):
         load_named(Settings(models=tmp_path))
 
 
@@ -89,7 +89,7 @@ def test_a_version_that_is_not_there_is_told_and_nothing_is_ready(
 
 
 def test_a_running_service_follows_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "probity")
+    caplog.set_level(logging.INFO, "demur")
     for version in ("9", "10"):
         bundle(tmp_path / "a" / version, "a", version)
     write_versions(tmp_path, {"a": "9"})

@@ -46,8 +46,8 @@ def test_a_replaced_bundle_is_swapped_in_and_an_untouched_one_is_not_read_again(
         assert world.loads.count(tmp_path / "a") == 2
         assert world.loads.count(tmp_path / "b") == 1
         info = {"name": "a", "version": "1"}
-        assert world.metric("probity_model_info", **info, digest=old.digest) is None
-        assert world.metric("probity_model_info", **info, digest=new.digest) == 1
+        assert world.metric("demur_model_info", **info, digest=old.digest) is None
+        assert world.metric("demur_model_info", **info, digest=new.digest) == 1
 
     run(test, tmp_path)
 

@@ -64,6 +64,6 @@ def test_a_bundle_that_is_removed_while_it_is_tried_is_gone_afterwards(tmp_path:
         for _ in range(3):
             await world.repository.refresh()
         assert world.repository.records == {}
-        assert world.metric("probity_model_stale", model="a") == 0
+        assert world.metric("demur_model_stale", model="a") == 0
 
     run(test, tmp_path)

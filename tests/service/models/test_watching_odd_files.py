@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from probity.service.bundle import MANIFEST, MODEL
+from demur.service.bundle import MANIFEST, MODEL
 from tests.support.model_folders import World, bundle, run
 
 
@@ -67,7 +67,7 @@ def test_what_an_editor_leaves_changes_nothing(tmp_path: Path, change: Callable[
 
     async def test(world: World) -> None:
         await keeps_serving(world, lambda: change(folder))
-        assert world.metric("probity_model_stale", model="a") == 0
+        assert world.metric("demur_model_stale", model="a") == 0
 
     run(test, tmp_path)
 
@@ -88,7 +88,7 @@ def test_what_is_no_regular_file_leaves_the_old_one_serving(tmp_path: Path, chan
 
     async def test(world: World) -> None:
         await keeps_serving(world, lambda: change(folder))
-        assert world.metric("probity_model_stale", model="a") == 1
+        assert world.metric("demur_model_stale", model="a") == 1
         reason = world.repository.records[folder].reason
         assert "regular file" in reason or "missing file" in reason
 
@@ -109,7 +109,7 @@ def test_a_folder_that_may_not_be_looked_into_is_not_gone(tmp_path: Path) -> Non
             await world.repository.refresh()
         folder.chmod(0o755)
         assert set(world.serving()) == {"a 1", "b 1"}
-        assert world.metric("probity_model_stale", model="a") == 1
+        assert world.metric("demur_model_stale", model="a") == 1
 
     run(test, tmp_path)
 
@@ -124,11 +124,11 @@ def test_a_name_that_is_no_text_is_a_label_of_text(tmp_path: Path, caplog: pytes
     async def test(world: World) -> None:
         await world.repository.refresh()
         assert set(world.serving()) == {"good\nERROR: forged 1\x1b[2J"}
-        assert world.metric("probity_model_stale", model="\\udcff") == 1
-        assert world.metric("probity_model_stale", model="a\\nERROR: forged") == 1
+        assert world.metric("demur_model_stale", model="\\udcff") == 1
+        assert world.metric("demur_model_stale", model="a\\nERROR: forged") == 1
         assert all(one.reason.isprintable() for one in world.repository.records.values())
         b"".join(one.name.encode() for one in world.repository.records.values())
 
     with caplog.at_level(logging.INFO):
         run(test, tmp_path)
-    assert all(record.getMessage().isprintable() for record in caplog.records if record.name == "probity")
+    assert all(record.getMessage().isprintable() for record in caplog.records if record.name == "demur")

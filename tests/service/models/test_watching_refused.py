@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from probity.service.bundle import CALIBRATION, MANIFEST, MODEL, POSTERIOR, BundleError
-from probity.service.inference.predictor import Predictor
-from probity.service.models.folder_record import FolderRecord
+from demur.service.bundle import CALIBRATION, MANIFEST, MODEL, POSTERIOR, BundleError
+from demur.service.inference.predictor import Predictor
+from demur.service.models.folder_record import FolderRecord
 from tests.support.model_folders import World, bundle, run
 
 
@@ -28,15 +28,15 @@ def test_a_bad_bundle_leaves_the_old_one_serving_and_says_so(tmp_path: Path, way
         await world.repository.refresh()
         assert world.serving() == before
         if way != "no manifest at all":
-            assert world.metric("probity_model_loads_total", model="a", outcome="failure") == 1
-            assert world.metric("probity_model_stale", model="a") == 1
+            assert world.metric("demur_model_loads_total", model="a", outcome="failure") == 1
+            assert world.metric("demur_model_stale", model="a") == 1
             (record,) = world.repository.records.values()
             assert MODEL in record.reason
         shutil.rmtree(folder)
         bundle(folder, "a", seed=2)
         await world.repository.refresh()
         assert world.serving() != before
-        assert world.metric("probity_model_stale", model="a") == 0
+        assert world.metric("demur_model_stale", model="a") == 0
 
     run(test, tmp_path)
 
@@ -48,10 +48,10 @@ def test_a_bad_bundle_that_is_taken_back_is_forgotten(tmp_path: Path) -> None:
     async def test(world: World) -> None:
         (folder / "manifest.json").write_bytes(b"{}")
         await world.repository.refresh()
-        assert world.metric("probity_model_stale", model="a") == 1
+        assert world.metric("demur_model_stale", model="a") == 1
         (folder / "manifest.json").write_bytes(good)
         await world.repository.refresh()
-        assert world.metric("probity_model_stale", model="a") == 0
+        assert world.metric("demur_model_stale", model="a") == 0
         assert world.repository.records[folder].reason == ""
         assert world.loads == [folder]
 
@@ -68,7 +68,7 @@ def test_a_bad_bundle_is_tried_again_less_and_less_often_and_logged_once(
         attempts = []
         for _ in range(16):
             await world.repository.refresh()
-            attempts.append(world.metric("probity_model_loads_total", model="a", outcome="failure"))
+            attempts.append(world.metric("demur_model_loads_total", model="a", outcome="failure"))
         assert attempts == [1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 4, 4, 4, 4, 5]
         assert world.serving() == {}
 
@@ -84,16 +84,16 @@ def test_a_model_is_stale_as_long_as_one_of_its_folders_is_refused(tmp_path: Pat
         (tmp_path / "a" / "3").mkdir()
         (tmp_path / "a" / "3" / MANIFEST).write_text("{}")
         await world.repository.refresh()
-        assert world.metric("probity_model_stale", model="a") == 1
+        assert world.metric("demur_model_stale", model="a") == 1
         shutil.rmtree(tmp_path / "a" / "2")
         for _ in range(2):
             await world.repository.refresh()
         assert not world.serving()
-        assert world.metric("probity_model_stale", model="a") == 1
+        assert world.metric("demur_model_stale", model="a") == 1
         shutil.rmtree(tmp_path / "a" / "3")
         for _ in range(2):
             await world.repository.refresh()
-        assert world.metric("probity_model_stale", model="a") == 0
+        assert world.metric("demur_model_stale", model="a") == 0
 
     run(test, tmp_path)
 
@@ -113,11 +113,11 @@ def test_what_was_refused_for_a_reason_outside_the_folder_is_taken_later(tmp_pat
 
         world.load = demanding
         await world.repository.refresh()
-        assert world.metric("probity_model_stale", model="a") == 1
+        assert world.metric("demur_model_stale", model="a") == 1
         trusted = True
         await world.repository.refresh()
         assert set(world.serving()) == {"a 1"}
-        assert world.metric("probity_model_stale", model="a") == 0
+        assert world.metric("demur_model_stale", model="a") == 0
 
     run(test, tmp_path)
     assert folder.is_dir()
@@ -130,12 +130,12 @@ def test_a_bad_version_goes_by_the_name_of_its_model_and_is_forgotten_with_its_f
 
     async def test(world: World) -> None:
         await world.repository.refresh()
-        assert world.metric("probity_model_stale", model="delta") == 1
+        assert world.metric("demur_model_stale", model="delta") == 1
         assert [one.name for one in world.repository.records.values()] == ["delta"]
         shutil.rmtree(folder)
         await world.repository.refresh()
         await world.repository.refresh()
-        assert world.metric("probity_model_stale", model="delta") == 0
+        assert world.metric("demur_model_stale", model="delta") == 0
         assert world.repository.records == {}
 
     run(test, tmp_path)
@@ -152,13 +152,13 @@ def test_a_file_that_is_changed_under_the_same_manifest_is_told(tmp_path: Path, 
         before, loads = world.serving(), len(world.loads)
         (folder / file).write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
         await world.repository.refresh()
-        assert world.metric("probity_model_stale", model="a") == 1
-        assert world.metric("probity_model_loads_total", model="a", outcome="failure") == 1
+        assert world.metric("demur_model_stale", model="a") == 1
+        assert world.metric("demur_model_loads_total", model="a", outcome="failure") == 1
         assert world.serving() == before
         assert file in world.repository.records[folder].reason
         (folder / file).write_bytes(good)
         await world.repository.refresh()
-        assert world.metric("probity_model_stale", model="a") == 0
+        assert world.metric("demur_model_stale", model="a") == 0
         assert world.repository.records[folder].reason == ""
         assert len(world.loads) == loads
 
@@ -180,7 +180,7 @@ def test_an_error_that_nobody_foresaw_holds_up_no_other(tmp_path: Path) -> None:
         world.load = failing
         await world.repository.refresh()
         assert set(world.serving()) == {"b 1"}
-        assert world.metric("probity_model_stale", model="a") == 1
+        assert world.metric("demur_model_stale", model="a") == 1
 
     run(test, tmp_path)
 

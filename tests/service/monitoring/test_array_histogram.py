@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from probity.service.monitoring.array_histogram import ArrayHistogram
+from demur.service.monitoring.array_histogram import ArrayHistogram
 
 BOUNDS = {"positive": (0.1, 0.25, 0.5, 1.0, 3.0), "negative": (-1.0, -0.5, 0.0, 2.0)}
 NAMES = ("model", "version")
@@ -60,7 +60,7 @@ def test_values_of_another_unit_have_bounds_of_their_own_in_the_same_histogram()
 OBSERVE = """
 import numpy as np
 from prometheus_client import CollectorRegistry
-from probity.service.monitoring.array_histogram import ArrayHistogram
+from demur.service.monitoring.array_histogram import ArrayHistogram
 found = ArrayHistogram("x", "What it is.", ("model", "version"), (1.0, 2.0), CollectorRegistry()).labels("m", "1")
 found.observe(np.array([0.5, 1.5, 1.5, 9.0]))
 found.observe(np.full(20, 2.0))

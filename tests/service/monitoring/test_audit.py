@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from probity.service.monitoring.audit import AuditTrail, Lines
-from probity.service.monitoring.audit_file import RotatedFile
-from probity.service.monitoring.background import BATCH_NUMBERS, QUEUED
+from demur.service.monitoring.audit import AuditTrail, Lines
+from demur.service.monitoring.audit_file import RotatedFile
+from demur.service.monitoring.background import BATCH_NUMBERS, QUEUED
 
 
 class Failing(RotatedFile):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from probity.service.monitoring.audit_file import AuditFileError, RotatedFile
+from demur.service.monitoring.audit_file import AuditFileError, RotatedFile
 
 LINE = b"0123456789\n"
 

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from probity.service.monitoring.background import BATCH, BATCH_NUMBERS, QUEUED, QUEUED_NUMBERS, BackgroundThread, Work
+from demur.service.monitoring.background import BATCH, BATCH_NUMBERS, QUEUED, QUEUED_NUMBERS, BackgroundThread, Work
 from tests.support.processes import wait_until
 
 NEVER = 3600.0
@@ -38,7 +38,7 @@ def lost() -> Counter:
 
 
 def background(disk: Disk, lost: Counter, gather: float = NEVER) -> BackgroundThread[str]:
-    return BackgroundThread("probity-test", "Things", lost, disk.write, gather)
+    return BackgroundThread("demur-test", "Things", lost, disk.write, gather)
 
 
 def piece(text: str, numbers: int = 0) -> Work[str]:

@@ -14,7 +14,7 @@ from tests.support.server import running
 
 # What Prometheus 3 sends.
 ACCEPT = "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
-MOVING = ("process_", "probity_resident_memory", "probity_http_request", "python_gc")
+MOVING = ("process_", "demur_resident_memory", "demur_http_request", "python_gc")
 
 
 def samples(text: bytes) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -29,7 +29,7 @@ def samples(text: bytes) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_it_is_compressed_for_those_that_ask(classification: Synthetic, workers: str) -> None:
-    with running(classification.path, PROBITY_WORKERS=workers) as server:
+    with running(classification.path, DEMUR_WORKERS=workers) as server:
         assert server.request("POST", "/predict", json.dumps({"inputs": GOOD}).encode())[0] == 200
         _, headers, text = server.request("GET", "/metrics")
         _, packed_headers, packed = server.request("GET", "/metrics", headers={"Accept-Encoding": "gzip"})
@@ -48,9 +48,9 @@ def test_it_is_compressed_for_those_that_ask(classification: Synthetic, workers:
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_openmetrics_is_strictly_that_and_says_the_same(classification: Synthetic, workers: str) -> None:
-    with running(classification.path, PROBITY_WORKERS=workers) as server:
+    with running(classification.path, DEMUR_WORKERS=workers) as server:
         assert server.request("POST", "/predict", json.dumps({"inputs": GOOD}).encode())[0] == 200
-        wait_until(lambda: b"probity_predictions_total" in server.request("GET", "/metrics")[2])
+        wait_until(lambda: b"demur_predictions_total" in server.request("GET", "/metrics")[2])
         text = server.request("GET", "/metrics")[2]
         _, headers, found = server.request("GET", "/metrics", headers={"Accept": ACCEPT, "Accept-Encoding": "gzip"})
     assert headers["content-type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -58,6 +58,6 @@ def test_openmetrics_is_strictly_that_and_says_the_same(classification: Syntheti
     names = {(one.name, tuple(sorted(one.labels.items()))) for family in families for one in family.samples}
     assert {name for name in names if not name[0].startswith(MOVING)} == samples(text).keys()
     assert {family.name for family in families if family.type == "histogram"} > {
-        "probity_ood_p_value",
-        "probity_functional_variance_deviation",
+        "demur_ood_p_value",
+        "demur_functional_variance_deviation",
     }

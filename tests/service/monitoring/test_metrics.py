@@ -12,11 +12,11 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-import probity.service
-from probity.service.bundle import read_bundle
-from probity.service.http.errors import HTTP_CODES
-from probity.service.inference.predictor import Prediction, Predictor
-from probity.service.monitoring.metrics import ERROR_REASONS
+import demur.service
+from demur.service.bundle import read_bundle
+from demur.service.http.errors import HTTP_CODES
+from demur.service.inference.predictor import Prediction, Predictor
+from demur.service.monitoring.metrics import ERROR_REASONS
 from tests.support.bundles import Synthetic, rewrite
 from tests.support.client import Client, serving
 
@@ -60,7 +60,7 @@ def test_requests_and_errors_are_counted(fresh: Client) -> None:
     samples = scrape(fresh)
 
     def requests(method: str, route: str, status: str) -> float:
-        return value(samples, "probity_http_requests_total", method=method, route=route, status=status)
+        return value(samples, "demur_http_requests_total", method=method, route=route, status=status)
 
     assert requests("POST", "/predict", "200") == 2
     assert requests("POST", "/predict", "400") == 1
@@ -69,20 +69,20 @@ def test_requests_and_errors_are_counted(fresh: Client) -> None:
     assert requests("GET", "/predict", "405") == 1
     assert requests("GET", "/health/live", "200") == 1
     assert requests("GET", "unmatched", "404") == 1
-    assert value(samples, "probity_http_request_duration_seconds_count", route="/predict") == 8
-    assert value(samples, "probity_http_requests_in_flight") == 1  # the scrape itself
+    assert value(samples, "demur_http_request_duration_seconds_count", route="/predict") == 8
+    assert value(samples, "demur_http_requests_in_flight") == 1  # the scrape itself
     for reason in ("input", "json", "field", "non_finite_output", "media_type", "not_found", "method_not_allowed"):
-        assert value(samples, "probity_errors_total", reason=reason) == 1, reason
-    assert value(scrape(fresh), "probity_http_requests_total", method="GET", route="/metrics", status="200") == 1
+        assert value(samples, "demur_errors_total", reason=reason) == 1, reason
+    assert value(scrape(fresh), "demur_http_requests_total", method="GET", route="/metrics", status="200") == 1
 
 
 def test_series_of_the_model_start_at_zero(fresh: Client, classification: Synthetic) -> None:
     samples = scrape(fresh)
     digest = fresh.get("/model").json()["digest"]
     model = classification.manifest.name
-    assert value(samples, "probity_model_info", name=model, version="1", digest=digest) == 1
-    assert value(samples, "probity_false_reject_rate", model=model, version="1") == classification.alpha
-    series = {key for key in samples if key[0] == "probity_predictions_total"}
+    assert value(samples, "demur_model_info", name=model, version="1", digest=digest) == 1
+    assert value(samples, "demur_false_reject_rate", model=model, version="1") == classification.alpha
+    series = {key for key in samples if key[0] == "demur_predictions_total"}
     assert {dict(labels)["label"] for _, labels in series} == set(classification.manifest.class_names or ())
     assert [(dict(labels)["degraded"], samples[name, labels]) for name, labels in series] == [("false", 0)] * 3
     rejections = [dict(labels) | {"value": count} for (name, labels), count in samples.items() if name == REJECTIONS]
@@ -90,8 +90,8 @@ def test_series_of_the_model_start_at_zero(fresh: Client, classification: Synthe
     assert all((one["reason"], one["value"]) == ("score", 0) for one in rejections)
 
 
-WORK = "probity_compute_seconds"
-REJECTIONS = "probity_rejections_total"
+WORK = "demur_compute_seconds"
+REJECTIONS = "demur_rejections_total"
 HISTOGRAMS = ("ood_p_value", "predictive_entropy_deviation", "functional_variance_deviation")
 
 
@@ -104,23 +104,23 @@ def test_predictions_are_counted_example_by_example(fresh: Client, classificatio
     assert prediction.probabilities is not None
     labels = prediction.probabilities.argmax(axis=1)
     for k, name in enumerate(classification.manifest.class_names or ()):
-        found = value(samples, "probity_predictions_total", model=model, version="1", label=name, degraded="false")
+        found = value(samples, "demur_predictions_total", model=model, version="1", label=name, degraded="false")
         assert found == np.count_nonzero(labels == k)
         found = value(samples, REJECTIONS, model=model, version="1", reason="score", label=name)
         assert found == np.count_nonzero(prediction.rejected[labels == k])
     assert prediction.rejected.any()
     for name in HISTOGRAMS:
-        assert value(samples, f"probity_{name}_bucket", model=model, version="1", le="+Inf") == 25
+        assert value(samples, f"demur_{name}_bucket", model=model, version="1", le="+Inf") == 25
     for name in ("compute_seconds", "queue_seconds"):
-        assert value(samples, f"probity_{name}_count", model=model, version="1") == 2
+        assert value(samples, f"demur_{name}_count", model=model, version="1") == 2
     check_values(samples, model, prediction)
 
 
 def check_values(samples: Samples, model: str, prediction: Prediction) -> None:
-    total = value(samples, "probity_ood_p_value_sum", model=model, version="1")
+    total = value(samples, "demur_ood_p_value_sum", model=model, version="1")
     assert total == pytest.approx(prediction.p_value.sum(), rel=1e-4)
     for (name, labels), count in samples.items():
-        if name == "probity_ood_p_value_bucket" and ("model", model) in labels:
+        if name == "demur_ood_p_value_bucket" and ("model", model) in labels:
             assert count == np.count_nonzero(prediction.p_value <= float(dict(labels)["le"]))
 
 
@@ -141,7 +141,7 @@ def test_deviations_are_those_from_the_median_of_the_calibration_data(classifica
         buckets = {
             float(dict(labels)["le"]): count
             for (name, labels), count in samples.items()
-            if name == f"probity_{quantity}_deviation_bucket"
+            if name == f"demur_{quantity}_deviation_bucket"
         }
         assert {-1.0, 0.0, 1.0} < buckets.keys()
         for bound, count in buckets.items():
@@ -153,7 +153,7 @@ def test_without_reference_quantiles_there_are_no_deviations(classification: Syn
     with serving(Predictor.load(rewrite(classification.path, tmp_path / "bundle", calibration=calibration))) as client:
         assert client.predict({"inputs": draw(classification, 25).tolist()}).status_code == 200
         names = {name for name, _ in scrape(client)}
-    assert {f"probity_{name}_bucket" for name in HISTOGRAMS} & names == {"probity_ood_p_value_bucket"}
+    assert {f"demur_{name}_bucket" for name in HISTOGRAMS} & names == {"demur_ood_p_value_bucket"}
 
 
 def test_a_regression_is_counted_under_one_label(regression: Synthetic) -> None:
@@ -161,9 +161,9 @@ def test_a_regression_is_counted_under_one_label(regression: Synthetic) -> None:
         assert client.predict({"inputs": draw(regression, 7).tolist()}).status_code == 200
         samples, model = scrape(client), regression.manifest.name
     assert (
-        value(samples, "probity_predictions_total", model=model, version="1", label="regression", degraded="false") == 7
+        value(samples, "demur_predictions_total", model=model, version="1", label="regression", degraded="false") == 7
     )
-    assert value(samples, "probity_ood_p_value_count", model=model, version="1") == 7
+    assert value(samples, "demur_ood_p_value_count", model=model, version="1") == 7
 
 
 def test_a_refused_request_leaves_the_model_s_series_alone(fresh: Client, classification: Synthetic) -> None:
@@ -201,23 +201,23 @@ def test_a_registry_of_one_s_own(classification: Synthetic) -> None:
     with serving(Predictor.load(classification.path), registry=registry) as client:
         client.predict({"inputs": [0.0] * 4})
     labels: dict[str, Any] = {"method": "POST", "route": "/predict", "status": "200"}
-    assert registry.get_sample_value("probity_http_requests_total", labels) == 1
+    assert registry.get_sample_value("demur_http_requests_total", labels) == 1
 
 
 def test_every_error_and_every_answer_to_a_prediction_starts_at_zero(fresh: Client) -> None:
     """A rate does not see the first error of a series that begins with it."""
     samples = scrape(fresh)
     for reason in ERROR_REASONS:
-        assert samples["probity_errors_total", frozenset({("reason", reason)})] == 0
+        assert samples["demur_errors_total", frozenset({("reason", reason)})] == 0
     for route in ("/predict", "/models/{name}/predict", "/v2/models/{name}/versions/{version}/infer"):
         for status in ("200", "429", "500", "503", "504"):
             labels = {("method", "POST"), ("route", route), ("status", status)}
-            assert samples["probity_http_requests_total", frozenset(labels)] == 0
+            assert samples["demur_http_requests_total", frozenset(labels)] == 0
 
 
 def test_every_reason_in_the_source_is_known() -> None:
     """So that a new one starts at zero, too."""
-    root = Path(str(probity.service.__file__)).parent
+    root = Path(str(demur.service.__file__)).parent
     calls = [
         node
         for file in root.rglob("*.py")
@@ -232,6 +232,6 @@ def test_every_reason_in_the_source_is_known() -> None:
 
 def test_what_the_calibration_set_says_is_there(fresh: Client, classification: Synthetic) -> None:
     samples, model = scrape(fresh), {"model": classification.manifest.name, "version": "1"}
-    bound = value(samples, "probity_false_reject_rate_bound", **model)
+    bound = value(samples, "demur_false_reject_rate_bound", **model)
     assert bound == pytest.approx(Predictor.load(classification.path).decision.pooled.rate_bound())
     assert classification.alpha < bound < 1

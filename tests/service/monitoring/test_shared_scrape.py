@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from probity.service.monitoring.shared_scrape import SharedScrape
+from demur.service.monitoring.shared_scrape import SharedScrape
 
 
 class Counted:

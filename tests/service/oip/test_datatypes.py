@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from probity.service.oip.datatypes import (
+from demur.service.oip.datatypes import (
     BF16,
     BOOL,
     NAMES,
@@ -21,8 +21,8 @@ from probity.service.oip.datatypes import (
     to_bytes,
     to_values,
 )
-from probity.service.oip.errors import RequestError
-from probity.service.oip.schemas import Datatype
+from demur.service.oip.errors import RequestError
+from demur.service.oip.schemas import Datatype
 from tests.support.v2 import join_elements
 
 PLAIN = [name for name in NUMPY if name != BF16]

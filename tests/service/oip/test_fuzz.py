@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from probity.service.bundle import ImagePreprocessing, InputSpec
-from probity.service.codec.arrays import InputError, InputLimits
-from probity.service.codec.decoding import NotJson
-from probity.service.codec.json_limits import JsonLimits
-from probity.service.oip import array_of, parse_request
-from probity.service.oip.datatypes import NAMES
+from demur.service.bundle import ImagePreprocessing, InputSpec
+from demur.service.codec.arrays import InputError, InputLimits
+from demur.service.codec.decoding import NotJson
+from demur.service.codec.json_limits import JsonLimits
+from demur.service.oip import array_of, parse_request
+from demur.service.oip.datatypes import NAMES
 from tests.support.requests import image_file
 from tests.support.tamper import places, replaced
 from tests.support.v2 import join_elements

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probity.service.bundle import ImagePreprocessing, InputSpec
-from probity.service.codec.arrays import InputError, InputLimits, InputTooLarge
-from probity.service.codec.decoding import NotJson
-from probity.service.codec.json_limits import JsonLimits
-from probity.service.oip import InferRequest, RequestError, array_of, parse_request
-from probity.service.oip.request import header_length
+from demur.service.bundle import ImagePreprocessing, InputSpec
+from demur.service.codec.arrays import InputError, InputLimits, InputTooLarge
+from demur.service.codec.decoding import NotJson
+from demur.service.codec.json_limits import JsonLimits
+from demur.service.oip import InferRequest, RequestError, array_of, parse_request
+from demur.service.oip.request import header_length
 from tests.support.client import base64_text
 from tests.support.requests import image_file
 from tests.support.v2 import join_elements

@@ -7,13 +7,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from probity.service.inference.predictor import PlainPrediction, Prediction, Predictor
-from probity.service.oip import Encoded, InferRequest, OutputUnavailable, RequestError, encode
-from probity.service.oip.datatypes import NUMPY
-from probity.service.oip.outputs import Answer, check_outputs, chosen, outputs_of
-from probity.service.oip.request import Wanted
-from probity.service.oip.response import Head
-from probity.service.oip.tensor import Tensor
+from demur.service.inference.predictor import PlainPrediction, Prediction, Predictor
+from demur.service.oip import Encoded, InferRequest, OutputUnavailable, RequestError, encode
+from demur.service.oip.datatypes import NUMPY
+from demur.service.oip.outputs import Answer, check_outputs, chosen, outputs_of
+from demur.service.oip.request import Wanted
+from demur.service.oip.response import Head
+from demur.service.oip.tensor import Tensor
 from tests.support.bundles import Synthetic
 
 Array = npt.NDArray[Any]

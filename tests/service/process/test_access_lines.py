@@ -6,8 +6,8 @@ import time
 import pytest
 from uvicorn.logging import AccessFormatter
 
-from probity.service.process.logs import AccessLines, WithContext, log_config
-from probity.service.settings import Settings
+from demur.service.process.logs import AccessLines, WithContext, log_config
+from demur.service.settings import Settings
 
 MESSAGE = '%s - "%s %s HTTP/%s" %d'  # uvicorn's
 

@@ -13,7 +13,7 @@ SECRET = "s3cret-key"
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_no_query_is_logged(classification: Synthetic, workers: str) -> None:
-    with running(classification.path, PROBITY_WORKERS=workers) as server:
+    with running(classification.path, DEMUR_WORKERS=workers) as server:
         for method, path in [("GET", "/models"), ("POST", "/predict"), ("GET", "/nothing"), ("PATCH", "/predict")]:
             server.request(method, f"{path}?api_key={SECRET}&x=%3F")
             server.wait_for(f'"{method} {path} HTTP/1.1" ')
@@ -34,7 +34,7 @@ def test_no_query_is_logged(classification: Synthetic, workers: str) -> None:
 def test_the_client_that_a_trusted_proxy_names_is_logged(
     classification: Synthetic, trusted: str | None, logged: str
 ) -> None:
-    extra = {} if trusted is None else {"PROBITY_TRUSTED_PROXIES": trusted}
+    extra = {} if trusted is None else {"DEMUR_TRUSTED_PROXIES": trusted}
     with running(classification.path, FORWARDED_ALLOW_IPS="*", **extra) as server:
         server.request("GET", "/models", headers={"X-Forwarded-For": "192.0.2.7"})
         server.wait_for(f' INFO: +{logged} - "GET /models HTTP/1.1" 200')
@@ -43,7 +43,7 @@ def test_the_client_that_a_trusted_proxy_names_is_logged(
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_each_line_has_its_time_and_those_of_a_request_its_id(classification: Synthetic, workers: str) -> None:
     began = dt.datetime.now(dt.UTC).replace(tzinfo=None) - dt.timedelta(milliseconds=1)
-    with running(classification.path, PROBITY_WORKERS=workers) as server:
+    with running(classification.path, DEMUR_WORKERS=workers) as server:
         for given in ("order-17", None, "of two words"):  # of another form than an id
             headers: dict[str, str] = {} if given is None else {"X-Request-ID": given}
             status, answered, _ = server.request("GET", "/nothing", headers=headers)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import grpc
 import pytest
 
-from probity.service.models.versions_file import Pinned, write_versions
-from probity.service.rpc.protocol import SERVICE, Protocol
+from demur.service.models.versions_file import Pinned, write_versions
+from demur.service.rpc.protocol import SERVICE, Protocol
 from tests.support.model_folders import bundle
 from tests.support.server import RUNNING, TIMEOUT, Server, starting
 
@@ -24,7 +24,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     for version in ("9", "10"):
         bundle(folder / "a" / version, "a", version)
     write_versions(folder, {"a": Pinned("9", {"10": 0.25})})
-    with starting("--models", str(folder), PROBITY_GRPC_PORT="0") as server:
+    with starting("--models", str(folder), DEMUR_GRPC_PORT="0") as server:
         server.port = int(server.wait_for(RUNNING)[1])
         server.wait_until_loaded()
         yield server

@@ -59,7 +59,7 @@ def trial_of(server: Server) -> int:
         for task in children.iterdir():
             with contextlib.suppress(OSError):
                 for pid in (task / "children").read_text().split():
-                    if b"probity.service.models.trial_process" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    if b"demur.service.models.trial_process" in Path(f"/proc/{pid}/cmdline").read_bytes():
                         return int(pid)
     pytest.fail("no bundle was tried")
 
@@ -82,13 +82,13 @@ BAD = ["dimensions", "endless", "greedy", "huge"]
 @pytest.mark.slow
 def test_a_good_bundle_among_bad_ones_is_served(models: Path) -> None:
     """Where readiness demands all, it names the missing ones."""
-    limits = {"PROBITY_COMPUTE_TIMEOUT_SECONDS": "15", "PROBITY_TRIAL_BYTES": str(2**30)}
-    with loaded("--models", str(models), **limits, PROBITY_READY_REQUIRES="all") as server:
+    limits = {"DEMUR_COMPUTE_TIMEOUT_SECONDS": "15", "DEMUR_TRIAL_BYTES": str(2**30)}
+    with loaded("--models", str(models), **limits, DEMUR_READY_REQUIRES="all") as server:
         assert predict(server, "good") == 200
         for name in BAD:
             server.wait_for(rf"{models / name}: not loaded, nothing is served: ")
         text = server.request("GET", "/metrics")[2].decode()
-        stale = re.findall(r'^probity_model_stale\{model="(\w+)"\} 1\.0$', text, re.MULTILINE)
+        stale = re.findall(r'^demur_model_stale\{model="(\w+)"\} 1\.0$', text, re.MULTILINE)
         assert sorted(stale) == BAD
         status, detail = ready(server)
         assert status == 503
@@ -107,7 +107,7 @@ def test_the_default_model_is_demanded_where_it_is_named(tmp_path: Path) -> None
     bundle(tmp_path / "a", "a")
     (bundle(tmp_path / "b", "b") / "model.onnx").write_bytes(b"corrupt")
     for default, requires, expected in (("b", "named", 503), ("b", "any", 200), ("a", "named", 200)):
-        extra = {"PROBITY_DEFAULT_MODEL": default, "PROBITY_READY_REQUIRES": requires}
+        extra = {"DEMUR_DEFAULT_MODEL": default, "DEMUR_READY_REQUIRES": requires}
         with loaded("--models", str(tmp_path), **extra) as server:
             status, detail = ready(server)
             assert status == expected, detail
@@ -122,7 +122,7 @@ def test_the_default_model_is_demanded_where_it_is_named(tmp_path: Path) -> None
 def test_a_bad_bundle_that_is_named_is_one_line(tmp_path: Path, make: object) -> None:
     assert callable(make)
     folder = make(tmp_path / "bundle")
-    limits = {"PROBITY_COMPUTE_TIMEOUT_SECONDS": "5", "PROBITY_TRIAL_BYTES": str(2**30)}
+    limits = {"DEMUR_COMPUTE_TIMEOUT_SECONDS": "5", "DEMUR_TRIAL_BYTES": str(2**30)}
     status, out, errors = run_to_end(str(folder), **limits)
     assert (status, out) == (2, "")
     (line,) = errors.splitlines()
@@ -133,7 +133,7 @@ def test_a_bad_bundle_that_is_named_is_one_line(tmp_path: Path, make: object) ->
 @pytest.mark.slow
 def test_it_ends_while_it_starts(tmp_path: Path) -> None:
     endless(tmp_path / "endless")
-    with starting("--models", str(tmp_path), PROBITY_COMPUTE_TIMEOUT_SECONDS=NEVER) as server:
+    with starting("--models", str(tmp_path), DEMUR_COMPUTE_TIMEOUT_SECONDS=NEVER) as server:
         trial = trial_of(server)
         assert server.terminate() == 0
         assert not Path(f"/proc/{trial}").exists()
@@ -144,7 +144,7 @@ def test_it_ends_while_it_starts(tmp_path: Path) -> None:
 def test_others_are_loaded_and_it_ends_while_one_is_tried(classification: Synthetic, tmp_path: Path) -> None:
     models = tmp_path / "models"
     models.mkdir()
-    extra = {"PROBITY_COMPUTE_TIMEOUT_SECONDS": NEVER, "PROBITY_WATCH_SECONDS": "0.1"}
+    extra = {"DEMUR_COMPUTE_TIMEOUT_SECONDS": NEVER, "DEMUR_WATCH_SECONDS": "0.1"}
     with serving(str(classification.path), "--models", str(models), **extra) as server:
         endless(tmp_path / "endless").rename(models / "endless")
         trial = trial_of(server)
@@ -161,7 +161,7 @@ def test_it_says_that_it_lives_and_what_it_waits_for_while_it_loads(tmp_path: Pa
     endless(tmp_path / "endless")
     bundle(tmp_path / "good", "good")
     for requires in ("named", "any", "all"):
-        extra = {"PROBITY_COMPUTE_TIMEOUT_SECONDS": NEVER, "PROBITY_READY_REQUIRES": requires}
+        extra = {"DEMUR_COMPUTE_TIMEOUT_SECONDS": NEVER, "DEMUR_READY_REQUIRES": requires}
         with serving("--models", str(tmp_path), **extra) as server:
             trial_of(server)
             assert server.request("GET", "/health/live")[0] == server.request("GET", "/metrics")[0] == 200
@@ -177,7 +177,7 @@ def test_it_says_that_it_lives_and_what_it_waits_for_while_it_loads(tmp_path: Pa
 def test_a_bad_bundle_that_comes_later_takes_no_traffic_away(tmp_path: Path) -> None:
     models = tmp_path / "models"
     bundle(models / "good", "good")
-    extra = {"PROBITY_WATCH_SECONDS": "0.1", "PROBITY_READY_REQUIRES": "all"}
+    extra = {"DEMUR_WATCH_SECONDS": "0.1", "DEMUR_READY_REQUIRES": "all"}
     with loaded("--models", str(models), **extra) as server:
         assert ready(server)[0] == 200
         (bundle(tmp_path / "bad", "bad") / "model.onnx").write_bytes(b"corrupt")
@@ -205,7 +205,7 @@ def test_odd_names_of_folders_break_neither_metrics_nor_the_log(tmp_path: Path) 
     with loaded("--models", str(tmp_path)) as server:
         status, _, text = server.request("GET", "/metrics")
         assert status == 200
-        assert 'probity_model_stale{model="\\\\udcff\\\\udcfe"} 1.0' in text.decode()
+        assert 'demur_model_stale{model="\\\\udcff\\\\udcfe"} 1.0' in text.decode()
         assert ready(server)[0] == 200
         assert predict(server, "good") == 200
         assert server.terminate() == 0

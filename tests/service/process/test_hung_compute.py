@@ -15,7 +15,7 @@ from tests.support.server import Server, running
 
 ENDLESS = json.dumps({"inputs": [HANGS]}).encode()
 GOOD_BODY = json.dumps({"inputs": GOOD}).encode()
-ONE_AT_ONCE = {"PROBITY_THREADS": "99"}
+ONE_AT_ONCE = {"DEMUR_THREADS": "99"}
 
 
 @pytest.fixture(scope="module")
@@ -40,13 +40,13 @@ def wait_for_health(server: Server, status: int) -> None:
 
 def oldest_batch(server: Server) -> float:
     text = server.request("GET", "/metrics")[2].decode()
-    (value,) = re.findall(r"^probity_oldest_batch_seconds (\S+)$", text, re.MULTILINE)
+    (value,) = re.findall(r"^demur_oldest_batch_seconds (\S+)$", text, re.MULTILINE)
     return float(value)
 
 
 @pytest.mark.slow
 def test_a_batch_that_hangs_is_answered_at_its_deadline_and_seen(hanging: Path) -> None:
-    with running(hanging, PROBITY_COMPUTE_TIMEOUT_SECONDS="3", **ONE_AT_ONCE) as server:
+    with running(hanging, DEMUR_COMPUTE_TIMEOUT_SECONDS="3", **ONE_AT_ONCE) as server:
         assert ask(server, GOOD_BODY) == (200, "")
         assert oldest_batch(server) == 0
         assert ask(server, ENDLESS) == (504, "deadline")
@@ -62,7 +62,7 @@ def test_a_batch_that_hangs_is_answered_at_its_deadline_and_seen(hanging: Path) 
 
 
 def test_a_model_that_hangs_leaves_the_other_workers_to_the_others(hanging: Path) -> None:
-    with running(hanging, PROBITY_THREADS="1") as server:
+    with running(hanging, DEMUR_THREADS="1") as server:
         assert ask(server, ENDLESS) == (504, "deadline")
         assert ask(server, GOOD_BODY, "30") == (200, "")
         assert health(server, "live") == 200
@@ -72,13 +72,13 @@ def test_a_model_that_hangs_leaves_the_other_workers_to_the_others(hanging: Path
 def test_the_process_ends_though_a_batch_hangs(hanging: Path) -> None:
     """Also while requests wait for it."""
     with (
-        running(hanging, PROBITY_SHUTDOWN_SECONDS="1", **ONE_AT_ONCE) as server,
+        running(hanging, DEMUR_SHUTDOWN_SECONDS="1", **ONE_AT_ONCE) as server,
         contextlib.closing(server.socket()) as connection,
     ):
         assert ask(server, ENDLESS) == (504, "deadline")
         connection.sendall(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(GOOD_BODY))
         connection.sendall(GOOD_BODY)
-        wait_until(lambda: b"probity_http_requests_in_flight 2.0" in server.request("GET", "/metrics")[2])
+        wait_until(lambda: b"demur_http_requests_in_flight 2.0" in server.request("GET", "/metrics")[2])
         start = time.monotonic()
         assert server.terminate() == 0
         assert time.monotonic() - start < 20
@@ -89,7 +89,7 @@ def test_the_process_ends_though_a_batch_hangs(hanging: Path) -> None:
 
 @pytest.mark.slow
 def test_a_worker_whose_computation_hangs_is_replaced(hanging: Path) -> None:
-    extra = {"PROBITY_WORKERS": "2", "PROBITY_COMPUTE_TIMEOUT_SECONDS": "4"}
+    extra = {"DEMUR_WORKERS": "2", "DEMUR_COMPUTE_TIMEOUT_SECONDS": "4"}
     with running(hanging, **extra, **ONE_AT_ONCE) as server:
         assert ask(server, ENDLESS) == (504, "deadline")
         pid = server.wait_for(r"Worker (\d+) has shown no sign of life for 2 s")[1]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from probity.service.process.listening import accept_waiting, refuse_new_connections
+from demur.service.process.listening import accept_waiting, refuse_new_connections
 from tests.support.bundles import Synthetic
 from tests.support.server import ROOT, RUNNING, Server, environment
 
@@ -56,4 +56,4 @@ def test_idle_connections_make_room_for_others(classification: Synthetic) -> Non
 
 
 def service(bundle: Path) -> list[str]:
-    return [sys.executable, "-m", "probity.service", str(bundle), "--port", "0"]
+    return [sys.executable, "-m", "demur.service", str(bundle), "--port", "0"]

@@ -14,7 +14,7 @@ from http.client import HTTPConnection
 
 import pytest
 
-from probity.service.process.logs import LINES_AT_ONCE, MOST_LINES, Background, JsonLines, LogWriter, _told_in_json
+from demur.service.process.logs import LINES_AT_ONCE, MOST_LINES, Background, JsonLines, LogWriter, _told_in_json
 from tests.support.bundles import Synthetic
 from tests.support.processes import wait_until
 from tests.support.server import ROOT, TIMEOUT, environment, running
@@ -24,7 +24,7 @@ PIPE_BYTES = 2**16
 
 
 def record(text: str) -> logging.LogRecord:
-    return logging.LogRecord("probity", logging.INFO, __file__, 1, text, None, None)
+    return logging.LogRecord("demur", logging.INFO, __file__, 1, text, None, None)
 
 
 def test_lines_that_nobody_reads_are_left_out_and_counted() -> None:
@@ -107,9 +107,9 @@ def test_a_fork_writes_by_a_thread_of_its_own() -> None:
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_log_that_nobody_reads_holds_up_no_request(classification: Synthetic, workers: str) -> None:
     port = free_port()
-    command = [sys.executable, "-m", "probity.service", str(classification.path), "--port", str(port)]
+    command = [sys.executable, "-m", "demur.service", str(classification.path), "--port", str(port)]
     process = subprocess.Popen(
-        command, cwd=ROOT, env=environment(PROBITY_WORKERS=workers), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        command, cwd=ROOT, env=environment(DEMUR_WORKERS=workers), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     try:
         wait_until(lambda: is_ready(port))
@@ -137,7 +137,7 @@ def is_ready(port: int) -> bool:
 
 
 def test_lines_in_json(classification: Synthetic) -> None:
-    with running(classification.path, PROBITY_LOG_FORMAT="json") as server:
+    with running(classification.path, DEMUR_LOG_FORMAT="json") as server:
         assert server.request("GET", "/model?key=secret", headers={"X-Request-ID": "mine"})[0] == 200
         server.wait_for('"request": "mine"')
     lines = [json.loads(line) for line in server.lines]
@@ -152,7 +152,7 @@ def test_errors_in_json_keep_their_traceback_in_one_line() -> None:
     try:
         raise KeyError("odd")
     except KeyError:
-        found = logging.LogRecord("probity", logging.ERROR, __file__, 1, "it failed: %s", ("é",), sys.exc_info())
+        found = logging.LogRecord("demur", logging.ERROR, __file__, 1, "it failed: %s", ("é",), sys.exc_info())
     line = JsonLines().format(found)
     assert "\n" not in line
     assert json.loads(line)["message"] == "it failed: é"

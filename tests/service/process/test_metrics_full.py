@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.mmap_dict import MmapedDict
 
-from probity.service.process.metrics_files import FIRST_BYTES, ReservedDict
+from demur.service.process.metrics_files import FIRST_BYTES, ReservedDict
 from tests.support.bundles import Synthetic
 from tests.support.requests import GOOD
 from tests.support.server import TIMEOUT, running
@@ -40,7 +40,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_the_service_outlives_a_full_folder(classification: Synthetic, small_disk: Path, workers: str) -> None:
-    with running(classification.path, PROMETHEUS_MULTIPROC_DIR=str(small_disk), PROBITY_WORKERS=workers) as server:
+    with running(classification.path, PROMETHEUS_MULTIPROC_DIR=str(small_disk), DEMUR_WORKERS=workers) as server:
         for _ in range(10):
             assert server.request("POST", "/predict", BODY)[0] == 200
         assert server.request("GET", "/metrics")[0] == 200

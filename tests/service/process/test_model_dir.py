@@ -17,7 +17,7 @@ def test_one_bundle_is_served_under_the_given_name(classification: Synthetic, tm
     folder = tmp_path / "models"
     shutil.copytree(classification.path, folder / inside)
     (folder / "README.md").write_text("# Digits")
-    with starting(f"--model_dir={folder}", *KSERVE, PROBITY_BUNDLE="/bundle") as server:
+    with starting(f"--model_dir={folder}", *KSERVE, DEMUR_BUNDLE="/bundle") as server:
         server.port = int(server.wait_for(RUNNING)[1])
         found = json.loads(server.request("GET", "/v2/models/digits")[2])
         assert (found["name"], found["versions"]) == ("digits", ["1"])
@@ -30,7 +30,7 @@ def test_several_keep_their_names(classification: Synthetic, images: Synthetic, 
     status, _, errors = run_to_end(f"--model_dir={tmp_path}", *KSERVE)
     assert status == 2
     assert "model_name: found a folder of bundles, expected one bundle" in errors
-    with starting(f"--model_dir={tmp_path}", PROBITY_READY_REQUIRES="all") as server:
+    with starting(f"--model_dir={tmp_path}", DEMUR_READY_REQUIRES="all") as server:
         server.port = int(server.wait_for(RUNNING)[1])
         server.wait_for("serving .* version")
 

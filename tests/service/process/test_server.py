@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from probity.service.schemas import PredictResponse, Problem
+from demur.service.schemas import PredictResponse, Problem
 from tests.support.bundles import Synthetic
 from tests.support.client import PROBLEM_TYPE, base64_text
 from tests.support.processes import wait_until
@@ -106,13 +106,13 @@ def metric(server: Server, pattern: str) -> float:
 
 
 def errors_and_failures(server: Server) -> tuple[float, float]:
-    internal = metric(server, r'probity_errors_total\{reason="internal"\}')
-    return internal, metric(server, r'probity_http_requests_total\{[^}]*status="500"\}')
+    internal = metric(server, r'demur_errors_total\{reason="internal"\}')
+    return internal, metric(server, r'demur_http_requests_total\{[^}]*status="500"\}')
 
 
 def wait_until_in_flight(server: Server, others: int = 1) -> None:
     """Scrape until `others` requests besides the scrape are in flight."""
-    wait_until(lambda: metric(server, "probity_http_requests_in_flight") == others + 1)
+    wait_until(lambda: metric(server, "demur_http_requests_in_flight") == others + 1)
 
 
 @needs_memory_peaks
@@ -186,6 +186,6 @@ def test_what_is_no_http_is_no_error_of_the_service(server: Server, data: bytes)
 
 
 def test_the_access_log_can_be_left_out(classification: Synthetic) -> None:
-    with running(classification.path, PROBITY_ACCESS_LOG="false") as quiet:
+    with running(classification.path, DEMUR_ACCESS_LOG="false") as quiet:
         assert post(quiet, GOOD_BODY)[0] == 200
     assert not [line for line in quiet.lines if re.search(ACCESS, line)]

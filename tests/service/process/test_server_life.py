@@ -20,13 +20,13 @@ import typer
 import uvicorn
 from typer.testing import CliRunner
 
-from probity.service.__main__ import serve
-from probity.service.app import create_app
-from probity.service.http.request_id import current_id, identify
-from probity.service.inference.predictor import Predictor
-from probity.service.process.server import Server, handled_signals
-from probity.service.schemas import PredictResponse
-from probity.service.settings import Settings
+from demur.service.__main__ import serve
+from demur.service.app import create_app
+from demur.service.http.request_id import current_id, identify
+from demur.service.inference.predictor import Predictor
+from demur.service.process.server import Server, handled_signals
+from demur.service.schemas import PredictResponse
+from demur.service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.client import PROBLEM_TYPE
 from tests.support.model_folders import bundle as write_bundle
@@ -39,7 +39,7 @@ GOOD_BODY = json.dumps({"inputs": GOOD}).encode()
 
 
 def test_sigterm_ends_it_with_status_0(classification: Synthetic) -> None:
-    with running(classification.path, PROBITY_DATA_DIR="/somewhere") as server:
+    with running(classification.path, DEMUR_DATA_DIR="/somewhere") as server:
         assert server.request("GET", "/health/ready")[0] == 200
         assert server.terminate() == 0
         assert not [line for line in server.lines if "Traceback" in line or "ERROR" in line]
@@ -53,7 +53,7 @@ def test_other_signals_cut_no_request(classification: Synthetic, workers: str) -
         usual_signals(),
         terminal() as stdin,
         starting_at(
-            stdin, [str(classification.path)], {"PROBITY_DRAIN_SECONDS": "0.1", "PROBITY_WORKERS": workers}
+            stdin, [str(classification.path)], {"DEMUR_DRAIN_SECONDS": "0.1", "DEMUR_WORKERS": workers}
         ) as server,
     ):
         server.port = int(server.wait_for(RUNNING)[1])
@@ -63,7 +63,7 @@ def test_other_signals_cut_no_request(classification: Synthetic, workers: str) -
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_sigusr1_turns_debug_messages_on_and_off(classification: Synthetic, workers: int) -> None:
-    with running(classification.path, PROBITY_WORKERS=str(workers)) as server:
+    with running(classification.path, DEMUR_WORKERS=str(workers)) as server:
         wait_until(partial(said_by_all, server, "serving synthetic", workers))
         for state in ("on", "off"):
             server.process.send_signal(signal.SIGUSR1)
@@ -109,7 +109,7 @@ def terminal() -> Iterator[int]:
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_without_a_terminal_sighup_looks_for_bundles(classification: Synthetic, tmp_path: Path, workers: str) -> None:
     write_bundle(tmp_path / "a", "a")
-    with usual_signals(), starting("--models", str(tmp_path), PROBITY_WORKERS=workers) as server:
+    with usual_signals(), starting("--models", str(tmp_path), DEMUR_WORKERS=workers) as server:
         server.port = int(server.wait_for(RUNNING)[1])
         server.wait_for("serving a version 1")
         write_bundle(tmp_path / "b", "b")
@@ -162,7 +162,7 @@ def test_nohup_is_heeded() -> None:
 
 
 def wait_for_request_in_flight(server: RunningServer) -> None:
-    wait_until(lambda: b"probity_http_requests_in_flight 2.0\n" in server.request("GET", "/metrics")[2])
+    wait_until(lambda: b"demur_http_requests_in_flight 2.0\n" in server.request("GET", "/metrics")[2])
 
 
 def test_a_request_that_was_begun_is_answered_before_the_end(classification: Synthetic) -> None:
@@ -210,7 +210,7 @@ def test_a_request_over_a_kept_connection_is_answered_before_the_end(classificat
 
 def test_a_client_that_never_finishes_does_not_keep_it_alive(classification: Synthetic) -> None:
     with (
-        running(classification.path, PROBITY_SHUTDOWN_SECONDS="1") as server,
+        running(classification.path, DEMUR_SHUTDOWN_SECONDS="1") as server,
         contextlib.closing(server.socket()) as connection,
     ):
         connection.sendall(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
@@ -222,7 +222,7 @@ def test_a_client_that_never_finishes_does_not_keep_it_alive(classification: Syn
 
 
 def test_settings_come_from_the_environment(classification: Synthetic) -> None:
-    with running(classification.path, PROBITY_MAX_ROWS="1", PROBITY_THREADS="1") as server:
+    with running(classification.path, DEMUR_MAX_ROWS="1", DEMUR_THREADS="1") as server:
         body = json.dumps({"inputs": [GOOD, GOOD]}).encode()
         status, headers, answer = server.request("POST", "/predict", body)
         assert (status, headers["content-type"]) == (413, PROBLEM_TYPE)
@@ -254,21 +254,21 @@ def test_a_bad_bundle_is_refused(tmp_path: Path, folder: Path) -> None:
     for run in (run_to_end, in_process):
         assert_refused(run(missing), missing, "no such folder", "remedy: ")
     (folder / "model.onnx").write_bytes(b"changed")
-    assert_refused(in_process(PROBITY_BUNDLE=str(folder)), str(folder / "model.onnx"), "remedy: ")
+    assert_refused(in_process(DEMUR_BUNDLE=str(folder)), str(folder / "model.onnx"), "remedy: ")
 
 
 def test_no_bundle_is_refused() -> None:
-    assert_refused(in_process(), "PROBITY_BUNDLE", "no bundle given")
+    assert_refused(in_process(), "DEMUR_BUNDLE", "no bundle given")
 
 
 def test_an_unknown_variable_is_refused(classification: Synthetic) -> None:
     for run in (run_to_end, in_process):
-        ended = run(str(classification.path), PROBITY_PROT="9000")
-        assert_refused(ended, "PROBITY_PROT: unknown setting", "PROBITY_PORT")
+        ended = run(str(classification.path), DEMUR_PROT="9000")
+        assert_refused(ended, "DEMUR_PROT: unknown setting", "DEMUR_PORT")
 
 
 def test_a_wrong_value_is_refused(classification: Synthetic) -> None:
-    assert_refused(in_process(str(classification.path), PROBITY_PORT="abc"), "PROBITY_PORT", "abc")
+    assert_refused(in_process(str(classification.path), DEMUR_PORT="abc"), "DEMUR_PORT", "abc")
     assert_refused(in_process(str(classification.path), "--port", "70000"), "PORT", "70000")
 
 
@@ -286,7 +286,7 @@ def test_a_port_in_use_is_an_error(classification: Synthetic) -> None:
 def test_help_needs_no_bundle() -> None:
     status, out, _ = in_process("--help")
     assert status == 0
-    assert "PROBITY_BUNDLE" in out
+    assert "DEMUR_BUNDLE" in out
 
 
 TORCH_FREE = """
@@ -302,13 +302,13 @@ class Block(importlib.abc.MetaPathFinder):
 sys.meta_path.insert(0, Block())
 
 import numpy as np
-import probity.service.__main__
-from probity.service import Predictor
-from probity.service.settings import Settings
+import demur.service.__main__
+from demur.service import Predictor
+from demur.service.settings import Settings
 
 for bundle, inputs in json.loads(sys.argv[1]):
-    server = probity.service.__main__.build_server(Settings(bundle=bundle, port=0, threads=1))
-    assert server.config.app.title == "Probity"
+    server = demur.service.__main__.build_server(Settings(bundle=bundle, port=0, threads=1))
+    assert server.config.app.title == "Demur"
     prediction = Predictor.load(bundle).predict(np.array(inputs, np.float32))
     print(json.dumps({"mean": prediction.mean.tolist(), "variance": prediction.variance.tolist()}))
 assert not FORBIDDEN & set(sys.modules), sorted(FORBIDDEN & set(sys.modules))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from probity.service.connection.protocol import LAST_REQUEST_SECONDS
+from demur.service.connection.protocol import LAST_REQUEST_SECONDS
 from tests.service.process.test_workers import pids, stopped, two_workers
 from tests.support.bundles import Synthetic
 from tests.support.hanging import write_hanging
@@ -72,7 +72,7 @@ def test_a_connection_that_was_made_is_answered_whenever_the_signal_comes(
     classification: Synthetic, workers: str
 ) -> None:
     """Clients open a connection for each request, until nothing listens any more."""
-    with running(classification.path, PROBITY_WORKERS=workers) as server:
+    with running(classification.path, DEMUR_WORKERS=workers) as server:
         outcomes, begun = list[bytes](), threading.Semaphore(0)
 
         def churn() -> None:
@@ -119,7 +119,7 @@ def test_it_ends_in_order_where_no_file_handle_is_left(classification: Synthetic
 @pytest.mark.parametrize("parent_first", [True, False])
 def test_a_signal_to_every_process_drains_once(classification: Synthetic, parent_first: bool) -> None:
     drain = 2.0
-    with two_workers(classification.path, PROBITY_DRAIN_SECONDS=str(drain)) as server:
+    with two_workers(classification.path, DEMUR_DRAIN_SECONDS=str(drain)) as server:
         processes = [server.process.pid, *pids(server)]
         start = time.monotonic()
         for pid in processes if parent_first else reversed(processes):
@@ -165,7 +165,7 @@ def test_process_1_that_starts_ends_at_once(tmp_path: Path) -> None:
     """The kernel ignores signals without a handler for process 1, and a handler in Python does not run while a library
     loads a network, which never ends here."""
     bundle = write_hanging(tmp_path / "bundle", tmp_path / "plain", magic=0.0)
-    command = ["unshare", "--pid", "--fork", "--kill-child", sys.executable, "-m", "probity.service", str(bundle)]
+    command = ["unshare", "--pid", "--fork", "--kill-child", sys.executable, "-m", "demur.service", str(bundle)]
     with subprocess.Popen([*command, "--port", "0"], cwd=ROOT, env=environment()) as process:
         try:
             wait_until(lambda: child_of(process.pid) is not None)
@@ -184,7 +184,7 @@ def test_process_1_that_starts_ends_at_once(tmp_path: Path) -> None:
 def test_it_ends_while_a_network_is_tried_that_never_comes_to_an_end(classification: Synthetic, tmp_path: Path) -> None:
     models = tmp_path / "models"
     models.mkdir()
-    extra = {"PROBITY_MODELS": str(models), "PROBITY_WATCH_SECONDS": "0.2", "PROBITY_SHUTDOWN_SECONDS": "1"}
+    extra = {"DEMUR_MODELS": str(models), "DEMUR_WATCH_SECONDS": "0.2", "DEMUR_SHUTDOWN_SECONDS": "1"}
     with running(classification.path, **extra) as server:
         bundle = write_hanging(tmp_path / "bundle", tmp_path / "plain", magic=0.0)
         bundle.rename(models / "hanging")

@@ -25,7 +25,7 @@ def predict(server: Server, **headers: str) -> None:
 
 
 def counted(server: Server, name: str) -> float:
-    return metric(server.request("GET", "/metrics")[2].decode(), f"probity_{name}")
+    return metric(server.request("GET", "/metrics")[2].decode(), f"demur_{name}")
 
 
 def test_every_worker_sends_what_is_left_when_it_ends(
@@ -33,7 +33,7 @@ def test_every_worker_sends_what_is_left_when_it_ends(
 ) -> None:
     with (
         collecting(monkeypatch, BSP_SCHEDULE_DELAY="3600000") as collector,
-        running(classification.path, PROBITY_TRACES="true", PROBITY_WORKERS="2") as server,
+        running(classification.path, DEMUR_TRACES="true", DEMUR_WORKERS="2") as server,
     ):
         server.wait_for(f"traces go to {collector.url}$")
         for i in range(20):
@@ -41,14 +41,14 @@ def test_every_worker_sends_what_is_left_when_it_ends(
         assert collector.spans == []
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(60) == 0
-        found = {span.attributes["probity.request_id"] for span in collector.wait_for(20, lambda s: "POST" in s.name)}
+        found = {span.attributes["demur.request_id"] for span in collector.wait_for(20, lambda s: "POST" in s.name)}
     assert found == {f"r{i}" for i in range(20)}
 
 
 def test_spans_are_counted_when_made_and_when_taken(classification: Synthetic, monkeypatch: pytest.MonkeyPatch) -> None:
     with (
         collecting(monkeypatch) as collector,
-        running(classification.path, PROBITY_TRACES="true", PROBITY_WORKERS="2") as server,
+        running(classification.path, DEMUR_TRACES="true", DEMUR_WORKERS="2") as server,
     ):
         for _ in range(5):
             predict(server)
@@ -75,7 +75,7 @@ def test_without_a_collector_requests_are_answered_and_the_end_is_in_time(
         url = f"http://127.0.0.1:{free_port()}" if away else failing
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
         monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
-        with running(classification.path, PROBITY_TRACES="true") as server:
+        with running(classification.path, DEMUR_TRACES="true") as server:
             for _ in range(20):
                 predict(server)
             server.wait_for("(?i)span")
@@ -96,16 +96,16 @@ def test_without_a_collector_requests_are_answered_and_the_end_is_in_time(
 def test_a_destination_that_cannot_work_is_refused(
     variables: dict[str, str], expected: str, classification: Synthetic
 ) -> None:
-    status, _, error = run_to_end(str(classification.path), PROBITY_TRACES="true", **variables)
+    status, _, error = run_to_end(str(classification.path), DEMUR_TRACES="true", **variables)
     assert status == 2
-    assert f"traces (PROBITY_TRACES): {expected}" in error
+    assert f"traces (DEMUR_TRACES): {expected}" in error
 
 
 def test_variables_that_opentelemetry_refuses_are_one_line(classification: Synthetic) -> None:
     refused = {"OTEL_BSP_MAX_QUEUE_SIZE": "10"}
-    status, _, error = run_to_end(str(classification.path), PROBITY_TRACES="true", **refused)
+    status, _, error = run_to_end(str(classification.path), DEMUR_TRACES="true", **refused)
     assert status == 2
-    assert "traces (PROBITY_TRACES): found variables OTEL_... that OpenTelemetry refuses: max_export" in error
+    assert "traces (DEMUR_TRACES): found variables OTEL_... that OpenTelemetry refuses: max_export" in error
     assert "Traceback" not in error
 
 
@@ -115,7 +115,7 @@ def test_a_propagator_that_is_not_installed_ends_nothing(
 ) -> None:
     with (
         collecting(monkeypatch) as collector,
-        running(classification.path, PROBITY_TRACES=traces, OTEL_PROPAGATORS="b3") as server,
+        running(classification.path, DEMUR_TRACES=traces, OTEL_PROPAGATORS="b3") as server,
     ):
         predict(server, traceparent=GIVEN)
         if traces == "true":
@@ -123,12 +123,12 @@ def test_a_propagator_that_is_not_installed_ends_nothing(
 
 
 def test_commands_take_a_propagator_that_is_not_installed(classification: Synthetic) -> None:
-    command = [sys.executable, "-m", "probity", "inspect", str(classification.path)]
+    command = [sys.executable, "-m", "demur", "inspect", str(classification.path)]
     subprocess.run(command, cwd=ROOT, env=environment(OTEL_PROPAGATORS="b3"), timeout=60, check=True)
 
 
 def test_a_client_s_header_fills_no_log(classification: Synthetic, monkeypatch: pytest.MonkeyPatch) -> None:
-    with collecting(monkeypatch) as collector, running(classification.path, PROBITY_TRACES="true") as server:
+    with collecting(monkeypatch) as collector, running(classification.path, DEMUR_TRACES="true") as server:
         start = server.lines_so_far()
         for _ in range(5):
             predict(server, traceparent="0" * 600)
@@ -142,6 +142,6 @@ def test_missing_packages_are_named(classification: Synthetic, tmp_path: Path) -
         "util.find_spec = lambda name, *more: None if name.startswith('opentelemetry') else find(name, *more)\n"
     )
     (tmp_path / "sitecustomize.py").write_text(hidden)
-    status, _, error = run_to_end(str(classification.path), PROBITY_TRACES="true", PYTHONPATH=str(tmp_path))
+    status, _, error = run_to_end(str(classification.path), DEMUR_TRACES="true", PYTHONPATH=str(tmp_path))
     assert status == 2
     assert "pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-http" in error

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from probity.service.bundle import MODEL
-from probity.service.remote.push import push
-from probity.tag import tag_bundle
+from demur.service.bundle import MODEL
+from demur.service.remote.push import push
+from demur.tag import tag_bundle
 from tests.support.bundles import FEATURE_SPEC, Synthetic, write_linear
 from tests.support.metrics import metric
 from tests.support.places import World
@@ -38,12 +38,12 @@ def outputs(server: Server) -> int:
 def test_what_is_refused_later_is_told_as_of_a_folder(hub: World, classification: Synthetic, tmp_path: Path) -> None:
     push(classification.path, hub.uri)
     audit = tmp_path / "audit.jsonl"
-    options = {"PROBITY_CACHE_DIR": str(tmp_path / "cache"), "PROBITY_AUDIT_FILE": str(audit)}
+    options = {"DEMUR_CACHE_DIR": str(tmp_path / "cache"), "DEMUR_AUDIT_FILE": str(audit)}
     with starting(hub.uri, **options) as server:
         server.port = int(server.wait_for(RUNNING)[1])
 
         def stale() -> float:
-            return metric(server.request("GET", "/metrics")[2].decode(), "probity_model_stale")
+            return metric(server.request("GET", "/metrics")[2].decode(), "demur_model_stale")
 
         assert stale() == 0
         other = write_linear(tmp_path / "other", outputs=2, spec=FEATURE_SPEC, seed=5).path
@@ -66,10 +66,10 @@ def test_what_is_refused_later_is_told_as_of_a_folder(hub: World, classification
 
 def test_it_is_fetched_kept_and_looked_for_again(hub: World, classification: Synthetic, tmp_path: Path) -> None:
     push(classification.path, hub.uri)
-    options = {"PROBITY_CACHE_DIR": str(tmp_path / "cache"), "PROBITY_MODEL_NAME": "digits"}
+    options = {"DEMUR_CACHE_DIR": str(tmp_path / "cache"), "DEMUR_MODEL_NAME": "digits"}
     with starting(hub.uri, **options) as server:
         server.port = int(server.wait_for(RUNNING)[1])
-        server.wait_for(f"settings: .*PROBITY_BUNDLE={hub.uri}")
+        server.wait_for(f"settings: .*DEMUR_BUNDLE={hub.uri}")
         assert outputs(server) == 3
         assert b"digits" in server.request("GET", "/v2/models/digits")[2]
 
@@ -85,7 +85,7 @@ def test_it_is_fetched_kept_and_looked_for_again(hub: World, classification: Syn
         assert server.terminate() == 0
     beside = tmp_path / "beside"
     tag_bundle(classification.path, beside, name="beside")
-    with starting(PROBITY_BUNDLE=f"{hub.uri},{beside}", **{**options, "PROBITY_MODEL_NAME": ""}) as again:
+    with starting(DEMUR_BUNDLE=f"{hub.uri},{beside}", **{**options, "DEMUR_MODEL_NAME": ""}) as again:
         again.port = int(again.wait_for(RUNNING)[1])
         again.wait_for("WARNING: .*taking the copy of before")
         assert outputs(again) == 2
@@ -93,13 +93,13 @@ def test_it_is_fetched_kept_and_looked_for_again(hub: World, classification: Syn
 
 def test_what_cannot_be_had_ends_the_start(hub: World, classification: Synthetic, tmp_path: Path) -> None:
     cache = str(tmp_path / "cache")
-    status, _, errors = run_to_end(hub.uri, PROBITY_CACHE_DIR=cache)
+    status, _, errors = run_to_end(hub.uri, DEMUR_CACHE_DIR=cache)
     assert status == 2
     assert errors.splitlines()[-1].startswith("error: ")
     assert "found no such repository" in errors
     push(classification.path, hub.uri)
     (tmp_path / "trusted.pem").write_text(pem(KEY))
     trusted = str(tmp_path / "trusted.pem")
-    status, _, errors = run_to_end(hub.uri, PROBITY_CACHE_DIR=cache, PROBITY_TRUSTED_KEYS=trusted)
+    status, _, errors = run_to_end(hub.uri, DEMUR_CACHE_DIR=cache, DEMUR_TRUSTED_KEYS=trusted)
     assert status == 2
     assert f"{hub.uri}/signature.json: found no signature" in errors

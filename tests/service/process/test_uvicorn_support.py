@@ -10,9 +10,9 @@ import pytest
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from probity.service.connection.protocol import LimitedProtocol
-from probity.service.process.server import Server
-from probity.service.process.uvicorn_support import OVERRIDDEN, REQUIREMENT
+from demur.service.connection.protocol import LimitedProtocol
+from demur.service.process.server import Server
+from demur.service.process.uvicorn_support import OVERRIDDEN, REQUIREMENT
 from tests.support.server import ROOT, environment
 
 
@@ -34,9 +34,9 @@ def test_a_uvicorn_without_an_overridden_method_is_refused(workers: str, tmp_pat
     module = tmp_path / "uvicorn/protocols/http/httptools_impl.py"
     module.write_text(module.read_text().replace("_start_asgi_task", "_start_task"))
     done = subprocess.run(
-        [sys.executable, "-m", "probity.service", str(ROOT / "tests/golden/v1/bundle"), "--port", "0"],
+        [sys.executable, "-m", "demur.service", str(ROOT / "tests/golden/v1/bundle"), "--port", "0"],
         cwd=ROOT,
-        env=environment(PYTHONPATH=str(tmp_path), PROBITY_WORKERS=workers),
+        env=environment(PYTHONPATH=str(tmp_path), DEMUR_WORKERS=workers),
         text=True,
         capture_output=True,
         timeout=60,

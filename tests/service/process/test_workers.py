@@ -1,4 +1,4 @@
-"""Several worker processes (`PROBITY_WORKERS=2`): one socket, one set of metrics, one orderly end."""
+"""Several worker processes (`DEMUR_WORKERS=2`): one socket, one set of metrics, one orderly end."""
 
 import contextlib
 import json
@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from probity.service.schemas import PredictResponse
-from probity.service.security.api_keys import new_key
+from demur.service.schemas import PredictResponse
+from demur.service.security.api_keys import new_key
 from tests.support.bundles import Synthetic
 from tests.support.processes import wait_until
 from tests.support.requests import GOOD
@@ -21,7 +21,7 @@ from tests.support.server import TIMEOUT, Server, run_to_end, running
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
 BODY = json.dumps({"inputs": GOOD}).encode()
-IN_FLIGHT = "probity_http_requests_in_flight"  # includes the scrape itself
+IN_FLIGHT = "demur_http_requests_in_flight"  # includes the scrape itself
 STARTED = r"Started server process \[(\d+)\]"
 
 
@@ -59,7 +59,7 @@ def stopped(pid: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def two_workers(bundle: Path, **extra: str) -> Iterator[Server]:
-    with running(bundle, PROBITY_WORKERS="2", **extra) as server:
+    with running(bundle, DEMUR_WORKERS="2", **extra) as server:
         yield server
 
 
@@ -71,15 +71,15 @@ def test_each_worker_answers_and_metrics_add_up(classification: Synthetic) -> No
             with stopped(idle):
                 for _ in range(5):
                     predict(server)
-        posts = r'probity_http_requests_total\{method="POST",route="/predict",status="200"\}'
-        predicted = r"probity_predictions_total\{.*\}"
+        posts = r'demur_http_requests_total\{method="POST",route="/predict",status="200"\}'
+        predicted = r"demur_predictions_total\{.*\}"
         wait_for_metric(server, posts, 10)
         wait_for_metric(server, predicted, 10)
         for idle in (first, second):  # either worker reports the metrics of both
             with stopped(idle):
                 assert metric(server, posts) == 10
                 assert metric(server, predicted) == 10
-        info = r"probity_model_info\{.*\}"
+        info = r"demur_model_info\{.*\}"
         assert metric(server, info) == 1
         assert server.terminate() == 0
         assert len([line for line in server.lines if "Finished server process" in line]) == 2
@@ -90,7 +90,7 @@ def test_a_killed_worker_is_replaced_and_the_service_goes_on(classification: Syn
     with two_workers(classification.path, PROMETHEUS_MULTIPROC_DIR=str(tmp_path)) as server:
         first, second = pids(server)
         predict(server)
-        wait_for_metric(server, r"probity_predictions_total\{.*\}", 1)
+        wait_for_metric(server, r"demur_predictions_total\{.*\}", 1)
         os.kill(first, signal.SIGKILL)
         server.wait_for(rf"Worker {first} ended with status -9: starting another")
         predict(server)
@@ -101,7 +101,7 @@ def test_a_killed_worker_is_replaced_and_the_service_goes_on(classification: Syn
             predict(server)
         assert {first, second} & {third} == set()
         assert not list(tmp_path.glob(f"gauge_live*_{first}.db"))
-        wait_for_metric(server, r"probity_predictions_total\{.*\}", 3)  # what the dead one counted is not lost
+        wait_for_metric(server, r"demur_predictions_total\{.*\}", 3)  # what the dead one counted is not lost
         wait_for_metric(server, IN_FLIGHT, 1)
         assert server.terminate() == 0
     assert tmp_path.is_dir()
@@ -113,7 +113,7 @@ def test_a_killed_worker_is_replaced_whatever_line_of_the_keys_is_bad_by_then(
     key, entry = new_key("alice")
     keys = tmp_path / "keys"
     keys.write_text(f"{entry.line}\n")
-    with two_workers(classification.path, PROBITY_API_KEYS_FILE=str(keys), PROBITY_LOG_FORMAT="json") as server:
+    with two_workers(classification.path, DEMUR_API_KEYS_FILE=str(keys), DEMUR_LOG_FORMAT="json") as server:
         killed = pids(server)
         keys.write_text(f"{entry.line}\n{entry.line}\nsomebody\n")
         start = server.lines_so_far()
@@ -133,7 +133,7 @@ def test_a_killed_worker_is_replaced_whatever_line_of_the_keys_is_bad_by_then(
 
 @pytest.mark.slow
 def test_a_worker_that_hangs_is_replaced(classification: Synthetic) -> None:
-    with two_workers(classification.path, PROBITY_COMPUTE_TIMEOUT_SECONDS="4") as server:
+    with two_workers(classification.path, DEMUR_COMPUTE_TIMEOUT_SECONDS="4") as server:
         first, second = pids(server)
         os.kill(first, signal.SIGSTOP)
         server.wait_for(rf"Worker {first} has shown no sign of life for 2 s")
@@ -180,7 +180,7 @@ def test_a_signal_from_a_terminal_ends_all(classification: Synthetic) -> None:
 @pytest.mark.slow
 def test_workers_end_with_their_parent(classification: Synthetic) -> None:
     """Also when it is killed: nothing else would ever stop them. They drain first, still sending heartbeats."""
-    with two_workers(classification.path, PROBITY_DRAIN_SECONDS="1.5") as server:
+    with two_workers(classification.path, DEMUR_DRAIN_SECONDS="1.5") as server:
         server.process.kill()
         server.wait_for_end_of_log()
         assert len([line for line in server.lines if "Finished server process" in line]) == 2
@@ -202,7 +202,7 @@ def test_the_folder_of_the_metrics_goes_with_the_service(classification: Synthet
 
 def test_a_bad_bundle_is_one_line_before_any_worker_is_started(folder: Path) -> None:
     (folder / "model.onnx").write_bytes(b"changed")
-    status, out, errors = run_to_end(str(folder), PROBITY_WORKERS="2")
+    status, out, errors = run_to_end(str(folder), DEMUR_WORKERS="2")
     assert (status, out) == (2, "")
     (line,) = errors.splitlines()
     assert line.startswith(f"error: {folder / 'model.onnx'}: ")
@@ -213,11 +213,11 @@ def test_a_port_in_use_and_a_missing_folder_are_one_line(classification: Synthet
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
-        status, _, errors = run_to_end(str(classification.path), "--port", port, PROBITY_WORKERS="2")
+        status, _, errors = run_to_end(str(classification.path), "--port", port, DEMUR_WORKERS="2")
     assert status == 3
     assert "ddress already in use" in errors
     missing = str(tmp_path / "missing")
-    extra = {"PROBITY_WORKERS": "2", "PROMETHEUS_MULTIPROC_DIR": missing}
+    extra = {"DEMUR_WORKERS": "2", "PROMETHEUS_MULTIPROC_DIR": missing}
     status, _, errors = run_to_end(str(classification.path), "--port", "0", **extra)
     assert status == 2
     (line,) = errors.splitlines()

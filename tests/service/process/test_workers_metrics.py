@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from probity.service.bundle import read_manifest
-from probity.service.environment.memory import resident_bytes
+from demur.service.bundle import read_manifest
+from demur.service.environment.memory import resident_bytes
 from tests.service.process.test_workers import predict, two_workers, wait_for_metric
 from tests.support.bundles import FEATURE_SPEC, Synthetic, write_linear
 from tests.support.processes import children_of
 from tests.support.server import Server
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
-WATCHED = {"PROBITY_WATCH_SECONDS": "0.2"}
+WATCHED = {"DEMUR_WATCH_SECONDS": "0.2"}
 
 
 def bundle(folder: Path, version: str, seed: int, **changes: Any) -> Synthetic:
@@ -46,15 +46,15 @@ def settled(server: Server, gone: str) -> dict[str, float]:
 def test_a_replaced_version_leaves_nothing_behind(tmp_path: Path) -> None:
     bundle(tmp_path / "a", "1", seed=0, alpha=0.1)
     with two_workers(tmp_path / "a", **WATCHED) as server:
-        assert samples(server)['probity_false_reject_rate{model="a",version="1"}'] == 0.1
+        assert samples(server)['demur_false_reject_rate{model="a",version="1"}'] == 0.1
         predict(server)
         start = len(server.lines)
         bundle(tmp_path / "a", "2", seed=1, alpha=0.5)
         wait_for_both(server, tmp_path / "a", start)
         found = settled(server, 'version="1"')
-        assert found['probity_false_reject_rate{model="a",version="2"}'] == 0.5
+        assert found['demur_false_reject_rate{model="a",version="2"}'] == 0.5
         predict(server)
-        wait_for_metric(server, r"probity_predictions_total\{.*version=\"2\".*\}", 1)
+        wait_for_metric(server, r"demur_predictions_total\{.*version=\"2\".*\}", 1)
         assert server.terminate() == 0
 
 
@@ -64,15 +64,15 @@ def test_another_bundle_of_the_same_version_takes_its_place(tmp_path: Path) -> N
     digest = read_manifest(tmp_path / "a")[1]
     with two_workers(tmp_path / "a", **WATCHED) as server:
         predict(server)
-        wait_for_metric(server, r"probity_ood_p_value_count\{.*\}", 1)
+        wait_for_metric(server, r"demur_ood_p_value_count\{.*\}", 1)
         start = len(server.lines)
         bundle(tmp_path / "a", "1", seed=1, alpha=0.5)
         wait_for_both(server, tmp_path / "a", start)
         found = settled(server, digest)
-        assert found['probity_false_reject_rate{model="a",version="1"}'] == 0.5
+        assert found['demur_false_reject_rate{model="a",version="1"}'] == 0.5
         predict(server)
-        wait_for_metric(server, r"probity_ood_p_value_count\{.*\}", 2)
-        wait_for_metric(server, r"probity_predictions_total\{.*\}", 2)
+        wait_for_metric(server, r"demur_ood_p_value_count\{.*\}", 2)
+        wait_for_metric(server, r"demur_predictions_total\{.*\}", 2)
         assert server.terminate() == 0
 
 
@@ -87,8 +87,8 @@ def test_a_version_that_was_replaced_and_comes_back_is_there_again(tmp_path: Pat
             bundle(tmp_path / "a", version, seed)
             wait_for_both(server, tmp_path / "a", start)
         found = settled(server, 'version="2"')
-        assert re.search(r'probity_model_info\{digest="\w+",name="a",version="1"\}', "\n".join(found))
-        assert 'probity_false_reject_rate{model="a",version="1"}' in found
+        assert re.search(r'demur_model_info\{digest="\w+",name="a",version="1"\}', "\n".join(found))
+        assert 'demur_false_reject_rate{model="a",version="1"}' in found
         assert server.terminate() == 0
 
 
@@ -98,7 +98,7 @@ def test_the_memory_is_that_of_all_workers(tmp_path: Path) -> None:
         workers = [Path(f"/proc/{worker}/statm") for worker in children_of(server.process.pid)]
         for _ in range(1000):  # each says so once a second
             expected = sum(filter(None, map(resident_bytes, workers)))
-            if samples(server)["probity_resident_memory_bytes"] == pytest.approx(expected, rel=0.1):
+            if samples(server)["demur_resident_memory_bytes"] == pytest.approx(expected, rel=0.1):
                 break
         else:
             pytest.fail("it is not that of both")

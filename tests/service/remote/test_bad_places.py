@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from probity.service.bundle import MANIFEST, MODEL, BundleError, read_bundle
-from probity.service.format.files import README
-from probity.service.remote.cache import fetched
-from probity.service.remote.errors import UnreachableError
-from probity.service.remote.pull import pull
-from probity.service.remote.push import push
+from demur.service.bundle import MANIFEST, MODEL, BundleError, read_bundle
+from demur.service.format.files import README
+from demur.service.remote.cache import fetched
+from demur.service.remote.errors import UnreachableError
+from demur.service.remote.pull import pull
+from demur.service.remote.push import push
 from tests.support import registries
 from tests.support.buckets import buckets
 from tests.support.bundles import FEATURE_SPEC, Synthetic, write_linear
@@ -43,8 +43,8 @@ def silent() -> Iterator[int]:
 @pytest.mark.parametrize("kind", ["s3", "hf", "oci"])
 def test_a_place_that_says_nothing_is_given_up(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     modules = {"s3": "object_store", "hf": "hub", "oci": "registry"}
-    monkeypatch.setattr(f"probity.service.remote.{modules[kind]}.READ_SECONDS", 0.2)
-    monkeypatch.setattr("probity.service.remote.object_store.RETRIES", 0)
+    monkeypatch.setattr(f"demur.service.remote.{modules[kind]}.READ_SECONDS", 0.2)
+    monkeypatch.setattr("demur.service.remote.object_store.RETRIES", 0)
     with silent() as port:
         url = f"http://127.0.0.1:{port}"
         for name in ("AWS_ENDPOINT_URL", "HF_ENDPOINT"):
@@ -79,10 +79,10 @@ def test_ctrl_c_ends_a_fetch_from_a_bucket(tmp_path: Path) -> None:
             AWS_ENDPOINT_URL=f"http://127.0.0.1:{port}", AWS_ACCESS_KEY_ID="x", AWS_SECRET_ACCESS_KEY="x"
         )
         code = (
-            "import probity.service.remote.object_store as o, threading\n"
+            "import demur.service.remote.object_store as o, threading\n"
             "start = threading.Thread.start\n"
             "threading.Thread.start = lambda self: (start(self), print('fetching', flush=True))\n"
-            "from probity.service.remote.pull import pull\n"
+            "from demur.service.remote.pull import pull\n"
             "import sys, pathlib\n"
             "pull('s3://models/a', pathlib.Path(sys.argv[1]))\n"
         )
@@ -191,7 +191,7 @@ def test_a_page_that_people_wrote_on_stays_on_the_hub(folder: Path, monkeypatch:
     with fake_hub() as hub:
         monkeypatch.setenv("HF_ENDPOINT", hub.url)
         monkeypatch.setenv("HF_TOKEN", "x")
-        hub.commit("acme/digits", {README: b"---\nlibrary_name: probity\n---\n# Mine"})
+        hub.commit("acme/digits", {README: b"---\nlibrary_name: demur\n---\n# Mine"})
         push(folder, "hf://acme/digits")
         assert (hub.at("acme/digits", "main") or ("", {}))[1][README].endswith(b"# Mine")
         push(folder, "hf://acme/digits", replace=True)
@@ -211,7 +211,7 @@ def test_a_bucket_that_was_replaced_by_half_says_what_to_do(
 
 
 def test_what_differs_each_time_and_passwords_are_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("probity.service.remote.object_store.RETRIES", 0)
+    monkeypatch.setattr("demur.service.remote.object_store.RETRIES", 0)
     with buckets() as store:
         store.status = 500
         for name, value in store.environment("s3").items():

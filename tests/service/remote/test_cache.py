@@ -7,17 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from probity.service.bundle import BundleError
-from probity.service.inference.predictor import Predictor
-from probity.service.remote.cache import cache_folder, fetched, kept_at, pretrained
-from probity.service.remote.push import push
+from demur.service.bundle import BundleError
+from demur.service.inference.predictor import Predictor
+from demur.service.remote.cache import cache_folder, fetched, kept_at, pretrained
+from demur.service.remote.push import push
 from tests.support.bundles import FEATURE_SPEC, Synthetic, write_linear
 from tests.support.places import HUB_NAME, World, running
 
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    monkeypatch.setenv("PROBITY_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("DEMUR_CACHE_DIR", str(tmp_path / "cache"))
     with running("hf", tmp_path) as world:
         for name, value in world.environment.items():
             monkeypatch.setenv(name, value)
@@ -30,7 +30,7 @@ def test_what_was_fetched_stays_while_the_place_does_not_answer(
     push(folder, hub.uri)
     first = fetched(hub.uri)
     hub.refuse(500)
-    with caplog.at_level(logging.WARNING, "probity"):
+    with caplog.at_level(logging.WARNING, "demur"):
         assert fetched(hub.uri) == first
     assert f"taking the copy of before: {first}" in caplog.text
     hub.refuse(403)
@@ -46,12 +46,12 @@ def test_without_a_copy_there_is_an_error(hub: World) -> None:
 
 def test_the_cache_is_where_it_is_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("PROBITY_CACHE_DIR", "XDG_CACHE_HOME"):
+    for name in ("DEMUR_CACHE_DIR", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
-    assert cache_folder() == tmp_path / ".cache" / "probity"
+    assert cache_folder() == tmp_path / ".cache" / "demur"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
-    assert cache_folder() == tmp_path / "caches" / "probity"
-    monkeypatch.setenv("PROBITY_CACHE_DIR", str(tmp_path / "own"))
+    assert cache_folder() == tmp_path / "caches" / "demur"
+    monkeypatch.setenv("DEMUR_CACHE_DIR", str(tmp_path / "own"))
     assert cache_folder() == tmp_path / "own"
 
 
@@ -74,7 +74,7 @@ def test_each_uri_has_a_folder_of_its_own(uri: str, name: str) -> None:
 def test_a_cache_that_cannot_be_written_is_named(hub: World, folder: Path, tmp_path: Path) -> None:
     push(folder, hub.uri)
     (tmp_path / "file").write_text("no folder")
-    with pytest.raises(BundleError, match="name another folder as PROBITY_CACHE_DIR"):
+    with pytest.raises(BundleError, match="name another folder as DEMUR_CACHE_DIR"):
         fetched(hub.uri, tmp_path / "file")
 
 

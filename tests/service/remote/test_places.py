@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from probity.service.bundle import MANIFEST, MODEL, REPORT, SIGNATURE, BundleError, read_bundle
-from probity.service.format.files import README
-from probity.service.remote.errors import UnreachableError
-from probity.service.remote.pull import pull
-from probity.service.remote.push import push
-from probity.service.security.signing import sign_bundle
+from demur.service.bundle import MANIFEST, MODEL, REPORT, SIGNATURE, BundleError, read_bundle
+from demur.service.format.files import README
+from demur.service.remote.errors import UnreachableError
+from demur.service.remote.pull import pull
+from demur.service.remote.push import push
+from demur.service.security.signing import sign_bundle
 from tests.support.bundles import FEATURE_SPEC, Synthetic, rewrite, write_linear
 from tests.support.places import KINDS, World, running
 from tests.support.signing import KEY, TRUSTED
@@ -117,7 +117,7 @@ def test_a_place_that_fails_may_be_tried_again(place: World, tmp_path: Path) -> 
 def test_a_place_that_is_gone_may_be_tried_again(
     kind: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("probity.service.remote.registry.BACKOFF_SECONDS", 0)
+    monkeypatch.setattr("demur.service.remote.registry.BACKOFF_SECONDS", 0)
     with running(kind, tmp_path) as world:
         for name, value in world.environment.items():
             monkeypatch.setenv(name, value)

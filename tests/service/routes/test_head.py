@@ -5,7 +5,7 @@ import http.client
 
 from fastapi.routing import APIRoute
 
-from probity.service.inference.predictor import Predictor
+from demur.service.inference.predictor import Predictor
 from tests.support.bundles import Synthetic
 from tests.support.client import serving
 from tests.support.server import running

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from probity.service.inference.predictor import Predictor
-from probity.service.routes.playground import FILES, MOST_SCORES, PUBLIC
-from probity.service.security.api_keys import new_key
-from probity.service.settings import Settings
+from demur.service.inference.predictor import Predictor
+from demur.service.routes.playground import FILES, MOST_SCORES, PUBLIC
+from demur.service.security.api_keys import new_key
+from demur.service.settings import Settings
 from tests.support.bundles import FEATURE_SPEC, Synthetic, write_linear
 from tests.support.client import Client, problem, serving
 

@@ -19,8 +19,8 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
-from probity.service.rpc.protocol import METHODS, SERVICE, Protocol
-from probity.service.security.api_keys import new_key
+from demur.service.rpc.protocol import METHODS, SERVICE, Protocol
+from demur.service.security.api_keys import new_key
 from tests.support.bundles import Synthetic
 from tests.support.collector import collecting
 from tests.support.metrics import metric
@@ -42,7 +42,7 @@ CODES = grpc.StatusCode
 @contextlib.contextmanager
 def serving(bundle: Path, **extra: str) -> Iterator[tuple[Server, str]]:
     """The service, and where its gRPC is."""
-    with running(bundle, PROBITY_GRPC_PORT="0", **extra) as server:
+    with running(bundle, DEMUR_GRPC_PORT="0", **extra) as server:
         yield server, f"127.0.0.1:{server.wait_for(r'gRPC running on 127.0.0.1:([0-9]+)')[1]}"
 
 
@@ -92,7 +92,7 @@ def test_health_and_metadata(client: Any) -> None:
     assert client.is_model_ready(MODEL)
     assert client.is_model_ready(MODEL, "1")
     assert not client.is_model_ready("nobody")
-    assert client.get_server_metadata().name == "probity"
+    assert client.get_server_metadata().name == "demur"
     found = client.get_model_metadata(MODEL)
     assert (found.name, list(found.versions), list(found.inputs[0].shape)) == (MODEL, ["1"], [-1, 4])
     assert [output.name for output in found.outputs][:2] == ["probabilities", "map_probabilities"]
@@ -221,7 +221,7 @@ def test_metrics_log_and_ids_are_those_of_http(both: tuple[Server, str], address
     # From whom a proxy on this machine names.
     line = server.wait_for(r'203\.0\.113\.9\S* - "GET /v2/models/nobody HTTP/2" 404.*', start)[0]
     assert line.endswith("request=given")
-    counted = r'probity_http_requests_total\{method="GET",route="/v2/models/\{name\}",status="404"\} [1-9]'
+    counted = r'demur_http_requests_total\{method="GET",route="/v2/models/\{name\}",status="404"\} [1-9]'
     assert re.search(counted, server.request("GET", "/metrics")[2].decode())
 
 
@@ -239,7 +239,7 @@ def test_a_name_is_no_path_and_writes_no_line(both: tuple[Server, str], name: st
 
 
 def test_a_call_without_a_message_ends(classification: Synthetic) -> None:
-    settings = {"PROBITY_CLIENT_TIMEOUT_SECONDS": "0.3"}
+    settings = {"DEMUR_CLIENT_TIMEOUT_SECONDS": "0.3"}
     with serving(classification.path, **settings) as (_, address), grpc.insecure_channel(address) as channel:
         never = threading.Event()
 
@@ -296,7 +296,7 @@ def test_health_and_reflection(address: str) -> None:
 def test_keys(classification: Synthetic, tmp_path: Path) -> None:
     key, entry = new_key("tester")
     (tmp_path / "keys").write_text(entry.line)
-    settings = {"PROBITY_API_KEYS_FILE": str(tmp_path / "keys")}
+    settings = {"DEMUR_API_KEYS_FILE": str(tmp_path / "keys")}
     with serving(classification.path, **settings) as (_, own), triton.InferenceServerClient(own) as client:
         assert client.is_server_ready()
         with pytest.raises(InferenceServerException, match="UNAUTHENTICATED"):
@@ -310,7 +310,7 @@ def test_keys(classification: Synthetic, tmp_path: Path) -> None:
 def test_silent_calls_without_a_key_keep_nobody_waiting(classification: Synthetic, tmp_path: Path) -> None:
     key, entry = new_key("tester")
     (tmp_path / "keys").write_text(entry.line)
-    settings = {"PROBITY_API_KEYS_FILE": str(tmp_path / "keys"), "PROBITY_CLIENT_TIMEOUT_SECONDS": str(TIMEOUT)}
+    settings = {"DEMUR_API_KEYS_FILE": str(tmp_path / "keys"), "DEMUR_CLIENT_TIMEOUT_SECONDS": str(TIMEOUT)}
     never = threading.Event()
 
     def silence() -> Iterator[bytes]:
@@ -330,12 +330,12 @@ def test_silent_calls_without_a_key_keep_nobody_waiting(classification: Syntheti
             headers = {"authorization": f"Bearer {key}"}
             assert client.infer(MODEL, [tensor()], headers=headers).as_numpy("mean").shape == (3, 3)
         text = server.request("GET", "/metrics", None, {"X-API-Key": key})[2].decode()
-        assert metric(text, "probity_errors_total", reason="unauthorized") == 100
+        assert metric(text, "demur_errors_total", reason="unauthorized") == 100
 
 
 def test_the_end_loses_nothing(classification: Synthetic) -> None:
     """SIGTERM while sixteen clients ask: every call is answered, or was never taken."""
-    with serving(classification.path, PROBITY_DRAIN_SECONDS="1") as (server, address):
+    with serving(classification.path, DEMUR_DRAIN_SECONDS="1") as (server, address):
         with triton.InferenceServerClient(address) as client:
 
             def ask_on(_: int) -> list[str]:
@@ -365,7 +365,7 @@ def test_two_workers_share_the_port(classification: Synthetic) -> None:
     with running(classification.path) as one:
         free = one.port  # taken while it runs, free after
     arguments = str(classification.path), "--grpc-port", str(free)
-    with starting(*arguments, PROBITY_WORKERS="2") as server:
+    with starting(*arguments, DEMUR_WORKERS="2") as server:
         server.port = int(server.wait_for(RUNNING)[1])
         for _ in range(2):
             server.wait_for(rf"gRPC running on 127\.0\.0\.1:{free}")
@@ -378,14 +378,14 @@ def test_a_port_that_is_taken_and_one_that_cannot_be_shared(
 ) -> None:
     status, _, errors = run_to_end(str(classification.path), "--port", "0", "--grpc-port", str(both[0].port))
     assert status != 0
-    assert "grpc_port (PROBITY_GRPC_PORT): cannot serve on 127.0.0.1" in errors
+    assert "grpc_port (DEMUR_GRPC_PORT): cannot serve on 127.0.0.1" in errors
     taken = both[1].rpartition(":")[2]  # by another service's gRPC
     status, _, errors = run_to_end(str(classification.path), "--port", "0", "--grpc-port", taken)
     assert status == 2
     assert "address already in use" in errors
-    status, _, errors = run_to_end(str(classification.path), "--grpc-port", "0", PROBITY_WORKERS="2")
+    status, _, errors = run_to_end(str(classification.path), "--grpc-port", "0", DEMUR_WORKERS="2")
     assert status == 2
-    assert "grpc_port (PROBITY_GRPC_PORT): found 0, expected one port that all workers share" in errors
+    assert "grpc_port (DEMUR_GRPC_PORT): found 0, expected one port that all workers share" in errors
 
 
 def test_a_call_goes_on_with_the_trace_of_its_client(
@@ -394,11 +394,11 @@ def test_a_call_goes_on_with_the_trace_of_its_client(
     trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
     with (
         collecting(monkeypatch) as collector,
-        serving(classification.path, PROBITY_TRACES="true") as (_, address),
+        serving(classification.path, DEMUR_TRACES="true") as (_, address),
         triton.InferenceServerClient(address) as client,
     ):
         client.infer(MODEL, [tensor()], headers={"traceparent": f"00-{trace}-{parent}-01"})
         spans = collector.wait_for(4)
     (root,) = [span for span in spans if span.parent == parent]
-    assert (root.name, root.attributes["probity.rows"]) == ("POST /v2/models/{name}/infer", len(VALUES))
+    assert (root.name, root.attributes["demur.rows"]) == ("POST /v2/models/{name}/infer", len(VALUES))
     assert {span.trace for span in spans} == {trace}

@@ -7,8 +7,8 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from probity.service.http.disconnect import CancelOnDisconnect
-from probity.service.rpc.in_process import InProcess, Reply
+from demur.service.http.disconnect import CancelOnDisconnect
+from demur.service.rpc.in_process import InProcess, Reply
 
 
 async def echo(scope: Any, receive: Any, send: Any) -> None:

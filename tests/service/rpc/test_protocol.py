@@ -8,12 +8,12 @@ from google.protobuf import descriptor_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probity.service.codec.arrays import InputError
-from probity.service.oip.datatypes import NUMPY
-from probity.service.rpc.infer import to_http
-from probity.service.rpc.protocol import MESSAGES, METHODS, SERVICE, Protocol
-from probity.service.rpc.tensors import add_contents, typed_bytes
-from probity.service.rpc.wire import MOST_PARTS, MalformedMessage, check_parts
+from demur.service.codec.arrays import InputError
+from demur.service.oip.datatypes import NUMPY
+from demur.service.rpc.infer import to_http
+from demur.service.rpc.protocol import MESSAGES, METHODS, SERVICE, Protocol
+from demur.service.rpc.tensors import add_contents, typed_bytes
+from demur.service.rpc.wire import MOST_PARTS, MalformedMessage, check_parts
 
 PROTOCOL = Protocol()
 REQUEST = PROTOCOL["ModelInferRequest"]

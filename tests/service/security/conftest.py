@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from probity.service.security.signing import sign_bundle
+from demur.service.security.signing import sign_bundle
 from tests.support.signing import KEY, pem
 
 

@@ -1,4 +1,4 @@
-"""service/security/api_keys.py: the file of keys, and the owners of keys; `python -m probity.service.keys new`."""
+"""service/security/api_keys.py: the file of keys, and the owners of keys; `python -m demur.service.keys new`."""
 
 import logging
 import os
@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from probity.service.keys import app
-from probity.service.security.api_keys import CHECK_SECONDS, MAX_FILE_BYTES, KeyFileError, KeyRing, new_key, parse_keys
+from demur.service.keys import app
+from demur.service.security.api_keys import CHECK_SECONDS, MAX_FILE_BYTES, KeyFileError, KeyRing, new_key, parse_keys
 from tests.support.server import ROOT, TIMEOUT, environment
 
 DIGEST = "ab" * 32
@@ -52,7 +52,7 @@ def test_a_key_is_its_owners_and_no_other_string_is(file: Path) -> None:
     first, second = write(file, "first", "second")
     ring = KeyRing(file)
     assert [ring.owner(key) for key in (first, second)] == ["first", "second"]
-    for other in ("", "probity_", first[:-1], first + "x", first.upper(), f" {first}", "é", DIGEST, file.read_text()):
+    for other in ("", "demur_", first[:-1], first + "x", first.upper(), f" {first}", "é", DIGEST, file.read_text()):
         assert ring.owner(other) is None
     assert ring.owner(first.encode()) == "first"
     assert ring.owner(b"\xff\x00") is None
@@ -61,7 +61,7 @@ def test_a_key_is_its_owners_and_no_other_string_is(file: Path) -> None:
 def test_keys_are_long_and_differ(file: Path) -> None:
     keys = {new_key("a")[0] for _ in range(100)}
     assert len(keys) == 100
-    assert all(len(key) == len("probity_") + 43 for key in keys)  # 256 bits, 6 a letter
+    assert all(len(key) == len("demur_") + 43 for key in keys)  # 256 bits, 6 a letter
     key, entry = new_key("a")
     assert key not in repr(entry)
 
@@ -89,7 +89,7 @@ def test_every_name_is_refused_or_can_be_read_again(name: str) -> None:
         f"-name sha256:{DIGEST}",
         f"{'x' * 65} sha256:{DIGEST}",
         f"name sha256: {DIGEST}",
-        "name probity_a-key-pasted-by-mistake",
+        "name demur_a-key-pasted-by-mistake",
     ],
 )
 def test_a_malformed_line_is_named_and_not_shown(file: Path, line: str) -> None:
@@ -103,8 +103,8 @@ def test_a_malformed_line_is_named_and_not_shown(file: Path, line: str) -> None:
 
 def test_a_worker_that_starts_later_leaves_a_malformed_line_out(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     (key,) = write(file, "name")
-    file.write_text(file.read_text() + f"name sha256:{DIGEST}\nprobity_a-key-pasted-by-mistake\n")
-    with caplog.at_level(logging.ERROR, "probity"):
+    file.write_text(file.read_text() + f"name sha256:{DIGEST}\ndemur_a-key-pasted-by-mistake\n")
+    with caplog.at_level(logging.ERROR, "demur"):
         ring = KeyRing(file, strict=False)
     assert ring.owner(key) == "name"
     assert [message.partition(": found")[0][-6:] for message in caplog.messages] == ["line 4", "line 5"]
@@ -115,7 +115,7 @@ def test_a_worker_that_starts_later_leaves_a_malformed_line_out(file: Path, capl
 
 
 def test_other_bad_files_are_refused_at_the_start(file: Path, tmp_path: Path) -> None:
-    with pytest.raises(KeyFileError, match=r"cannot be read \(No such file or directory\).*PROBITY_API_KEYS_FILE"):
+    with pytest.raises(KeyFileError, match=r"cannot be read \(No such file or directory\).*DEMUR_API_KEYS_FILE"):
         KeyRing(file)
     with pytest.raises(KeyFileError, match="cannot be read"):
         KeyRing(tmp_path)
@@ -161,7 +161,7 @@ def test_a_file_that_became_bad_keeps_the_old_keys_and_is_logged_once(
 ) -> None:
     (key,) = write(file, "name")
     ring = KeyRing(file, clock)
-    caplog.set_level(logging.ERROR, "probity")
+    caplog.set_level(logging.ERROR, "demur")
     for change in (lambda: file.write_text("nonsense"), lambda: file.write_text(""), file.unlink):
         caplog.clear()
         change()
@@ -215,7 +215,7 @@ def test_the_command_works_where_torch_and_the_offline_job_are_missing() -> None
         "import runpy, sys\n"
         "sys.modules.update(dict.fromkeys(('torch', 'offline', 'onnx'), None))\n"
         "sys.argv = ['keys', 'new', 'name']\n"
-        "runpy.run_module('probity.service.keys', run_name='__main__')"
+        "runpy.run_module('demur.service.keys', run_name='__main__')"
     )
     command = [sys.executable, "-W", "error", "-c", code]
     ended = subprocess.run(

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from probity.service.app import create_app
-from probity.service.inference.predictor import Predictor
-from probity.service.security.api_keys import KeyFileError, new_key
-from probity.service.settings import Settings
+from demur.service.app import create_app
+from demur.service.inference.predictor import Predictor
+from demur.service.security.api_keys import KeyFileError, new_key
+from demur.service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.client import Client, problem, serving
 from tests.support.requests import GOOD
@@ -111,7 +111,7 @@ def test_health_needs_no_key(locked: Client, path: str) -> None:
 def test_refusals_are_counted(locked: Client, key: str) -> None:
     def unauthorized() -> float:
         text = locked.request("GET", "/metrics", headers={"X-API-Key": key}).text
-        lines = [line for line in text.splitlines() if line.startswith('probity_errors_total{reason="unauthorized"}')]
+        lines = [line for line in text.splitlines() if line.startswith('demur_errors_total{reason="unauthorized"}')]
         return sum(float(line.split()[1]) for line in lines)
 
     before = unauthorized()
@@ -141,7 +141,7 @@ def test_a_bad_file_is_an_error_at_the_start(classification: Synthetic, tmp_path
     with pytest.raises(KeyFileError):
         create_app(Predictor.load(classification.path), Settings(api_keys_file=tmp_path / "missing"))
     for workers in ("1", "2"):
-        extra = {"PROBITY_API_KEYS_FILE": str(tmp_path / "missing"), "PROBITY_WORKERS": workers}
+        extra = {"DEMUR_API_KEYS_FILE": str(tmp_path / "missing"), "DEMUR_WORKERS": workers}
         status, _, errors = run_to_end(str(classification.path), "--port", "0", **extra)
         assert status == 2
         (line,) = errors.splitlines()
@@ -153,7 +153,7 @@ def test_no_key_is_ever_logged(
 ) -> None:
     key, file = key_and_file
     caplog.set_level(logging.DEBUG)
-    with running(classification.path, PROBITY_API_KEYS_FILE=str(file), PROBITY_LOG_LEVEL="debug") as server:
+    with running(classification.path, DEMUR_API_KEYS_FILE=str(file), DEMUR_LOG_LEVEL="debug") as server:
         for headers in (*forms(key), {"X-API-Key": f"wrong-{key}"}):
             server.request("GET", "/model", headers=headers)
         server.socket().close()

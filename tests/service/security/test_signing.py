@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from probity.service.bundle import (
+from demur.service.bundle import (
     MANIFEST,
     SIGNATURE,
     BundleError,
@@ -23,8 +23,8 @@ from probity.service.bundle import (
     read_manifest,
     reseal_manifest,
 )
-from probity.service.format.signature import signature_to_bytes
-from probity.service.security.signing import TrustedKeys, key_id, sign_bundle
+from demur.service.format.signature import signature_to_bytes
+from demur.service.security.signing import TrustedKeys, key_id, sign_bundle
 from tests.support.bundles import Synthetic, rewrite
 from tests.support.server import ROOT, TIMEOUT, environment
 from tests.support.signing import KEY, OTHER, TRUSTED
@@ -61,7 +61,7 @@ def test_the_form_of_the_file_is_fixed(signed: Path) -> None:
 
 def test_what_is_not_signed_by_a_trusted_key_is_refused(folder: Path) -> None:
     name, other = key_id(KEY.public_key()), key_id(OTHER.public_key())
-    refused(folder, "found no signature", name, "`probity sign`")
+    refused(folder, "found no signature", name, "`demur sign`")
     sign_bundle(folder, OTHER)
     refused(folder, f"found the key {other}", name)
     forged = Signature(name, OTHER.sign((folder / MANIFEST).read_bytes()))
@@ -203,7 +203,7 @@ def test_reading_a_bundle_needs_no_cryptography(signed: Path) -> None:
     code = (
         "import sys\n"
         "sys.modules['cryptography'] = None\n"
-        "from probity.service.bundle import read_bundle\n"
+        "from demur.service.bundle import read_bundle\n"
         f"print(read_bundle({str(signed)!r}).signature.key_id)"
     )
     command = [sys.executable, "-W", "error", "-c", code]

@@ -9,9 +9,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from typer.testing import CliRunner
 
-from probity.service.bundle import SIGNATURE, BundleError, read_bundle
-from probity.service.keys import app
-from probity.service.security.signing import (
+from demur.service.bundle import SIGNATURE, BundleError, read_bundle
+from demur.service.keys import app
+from demur.service.security.signing import (
     SigningKeyError,
     TrustedKeys,
     key_id,
@@ -34,7 +34,7 @@ def test_keys_are_made_once_and_sign(folder: Path, tmp_path: Path) -> None:
     private, public = tmp_path / "signing-key.pem", tmp_path / "signing-key.pem.pub"
     assert stat.S_IMODE(private.stat().st_mode) == 0o600
     name = key_id(load_signing_key(private).public_key())
-    for word in (name, str(private), str(public), "PROBITY_TRUSTED_KEYS"):
+    for word in (name, str(private), str(public), "DEMUR_TRUSTED_KEYS"):
         assert word in out
     assert private.read_text().splitlines()[1] not in out
     assert run("sign", str(folder), "--key", str(private)) == (0, f"{folder}: signed with the key {name}\n", "")
@@ -86,7 +86,7 @@ def test_a_folder_that_cannot_be_written_is_told(folder: Path, tmp_path: Path) -
 
 
 def test_the_offline_commands_are_the_same() -> None:
-    from probity.cli import app as probity
+    from demur.cli import app as demur
 
     for arguments in (["sign", "--help"], ["keys", "new", "--help"], ["keys", "signing", "--help"]):
-        assert CliRunner().invoke(probity, arguments).exit_code == 0
+        assert CliRunner().invoke(demur, arguments).exit_code == 0

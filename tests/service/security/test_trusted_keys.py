@@ -6,11 +6,11 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from probity.service.bundle import SIGNATURE, BundleError, read_manifest
-from probity.service.models.loading import load_named, load_predictor
-from probity.service.models.trials import Trials
-from probity.service.security.signing import sign_bundle
-from probity.service.settings import Settings
+from demur.service.bundle import SIGNATURE, BundleError, read_manifest
+from demur.service.models.loading import load_named, load_predictor
+from demur.service.models.trials import Trials
+from demur.service.security.signing import sign_bundle
+from demur.service.settings import Settings
 from tests.support.server import run_to_end
 from tests.support.signing import KEY, OTHER, pem, private_pem
 
@@ -57,7 +57,7 @@ def test_bad_trusted_keys_are_refused(signed: Path, trusted: Path, content: str,
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_the_service_does_not_start_with_an_unsigned_bundle(folder: Path, trusted: Path, workers: str) -> None:
-    extra = {"PROBITY_TRUSTED_KEYS": str(trusted), "PROBITY_WORKERS": workers}
+    extra = {"DEMUR_TRUSTED_KEYS": str(trusted), "DEMUR_WORKERS": workers}
     status, out, errors = run_to_end(str(folder), **extra)
     assert (status, out) == (2, "")
     (line,) = errors.splitlines()

@@ -1,4 +1,4 @@
-"""The nodes of a standalone model against `probity.service.maths`, and both against the oracle, on named cases."""
+"""The nodes of a standalone model against `demur.service.maths`, and both against the oracle, on named cases."""
 
 import dataclasses
 import math
@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from probity.offline.export.standalone.decision_graph import decide as decision_nodes
-from probity.service.bundle import InputSpec, Manifest
-from probity.service.maths.rejection import RejectionRule
-from probity.service.maths.scores import SCORES
+from demur.offline.export.standalone.decision_graph import decide as decision_nodes
+from demur.service.bundle import InputSpec, Manifest
+from demur.service.maths.rejection import RejectionRule
+from demur.service.maths.scores import SCORES
 from tests import reference
 from tests.support.added import with_added_weights
 from tests.support.decisions import decide

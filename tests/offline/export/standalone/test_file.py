@@ -7,13 +7,13 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-import probity.service.format.files
-from probity.offline.export.standalone.errors import StandaloneError
-from probity.offline.export.standalone.file import export_standalone
-from probity.offline.export.standalone.model import standalone_model
-from probity.offline.export.standalone.verify import verify_standalone
-from probity.service import BundleError, Predictor, read_bundle
-from probity.service.maths.predictive import PROBIT
+import demur.service.format.files
+from demur.offline.export.standalone.errors import StandaloneError
+from demur.offline.export.standalone.file import export_standalone
+from demur.offline.export.standalone.model import standalone_model
+from demur.offline.export.standalone.verify import verify_standalone
+from demur.service import BundleError, Predictor, read_bundle
+from demur.service.maths.predictive import PROBIT
 from tests.support.bundles import FEATURE_SPEC, Synthetic, rewrite, write_linear, write_tokens
 from tests.support.standalone import GOLDEN
 
@@ -86,7 +86,7 @@ def test_a_write_that_fails_leaves_what_was_there(
 
     out = tmp_path / "model.onnx"
     out.write_text("precious")
-    monkeypatch.setattr(probity.service.format.files, "write_file", full)
+    monkeypatch.setattr(demur.service.format.files, "write_file", full)
     with pytest.raises(StandaloneError, match=r"model\.onnx: cannot be written \(No space left on device\)"):
         export_standalone(bundle.path, out, force=True)
     assert out.read_text() == "precious"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from probity.service import Predictor
+from demur.service import Predictor
 from tests.support.javascript import javascript_answers, needs_javascript
 from tests.support.standalone import BUNDLES, Exported, example_batches, same_prediction
 

@@ -8,10 +8,10 @@ import numpy as np
 import onnx
 import pytest
 
-from probity.offline.export.standalone.errors import StandaloneError
-from probity.offline.export.standalone.model import MEANINGS, metadata, standalone_model
-from probity.offline.export.standalone.verify import open_model, run_standalone
-from probity.service import Predictor, read_bundle
+from demur.offline.export.standalone.errors import StandaloneError
+from demur.offline.export.standalone.model import MEANINGS, metadata, standalone_model
+from demur.offline.export.standalone.verify import open_model, run_standalone
+from demur.service import Predictor, read_bundle
 from tests.support.added import added_variance
 from tests.support.bundles import FEATURE_SPEC, graph_of, model_bytes, rewrite, write_linear
 from tests.support.standalone import BUNDLES, GOLDEN, Exported, example_batches, same_prediction
@@ -62,19 +62,17 @@ def test_its_metadata_say_what_it_is() -> None:
     bundle = read_bundle(GOLDEN["golden-v1"])
     session = open_model(standalone_model(bundle).SerializeToString())
     found = session.get_modelmeta().custom_metadata_map
-    texts = {
-        key: found.pop(f"probity.{key}") for key in ("format", "format_version", "bundle_digest", "name", "version")
-    }
+    texts = {key: found.pop(f"demur.{key}") for key in ("format", "format_version", "bundle_digest", "name", "version")}
     assert texts == {
-        "format": "probity-standalone",
+        "format": "demur-standalone",
         "format_version": "1.0",
         "bundle_digest": bundle.digest,
         "name": "golden-digits",
         "version": "1",
     }
-    assert (found.pop("probity.task"), found.pop("probity.score")) == ("classification", "surprise")
-    assert found.pop("probity.link") == bundle.manifest.link
-    rest: dict[str, Any] = {key.removeprefix("probity."): json.loads(value) for key, value in found.items()}
+    assert (found.pop("demur.task"), found.pop("demur.score")) == ("classification", "surprise")
+    assert found.pop("demur.link") == bundle.manifest.link
+    rest: dict[str, Any] = {key.removeprefix("demur."): json.loads(value) for key, value in found.items()}
     image = rest["input"]["image"]
     assert (rest.pop("input")["shape"], image["mode"], image["scale"]) == ([1, 8, 8], "L", 1 / 255)
     assert rest == {

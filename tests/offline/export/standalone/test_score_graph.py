@@ -1,4 +1,4 @@
-"""The nodes of every score against `probity.service.maths`, on outputs of any size."""
+"""The nodes of every score against `demur.service.maths`, on outputs of any size."""
 
 from typing import Any
 
@@ -6,12 +6,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from probity.offline.export.standalone.decision_graph import decide as decision_nodes
-from probity.service.bundle import Graph, InputSpec
-from probity.service.maths.fused_score import Component, FusedScore, LargestSurprise
-from probity.service.maths.rejection import RejectionRule
-from probity.service.maths.score_distribution import ScoreDistribution
-from probity.service.maths.scores import CLASSIFICATION_SCORES, REGRESSION_SCORES, SCORES, Scoring
+from demur.offline.export.standalone.decision_graph import decide as decision_nodes
+from demur.service.bundle import Graph, InputSpec
+from demur.service.maths.fused_score import Component, FusedScore, LargestSurprise
+from demur.service.maths.rejection import RejectionRule
+from demur.service.maths.score_distribution import ScoreDistribution
+from demur.service.maths.scores import CLASSIFICATION_SCORES, REGRESSION_SCORES, SCORES, Scoring
 from tests.support.decisions import decide
 from tests.support.manifests import make_manifest
 from tests.support.standalone import run_nodes, same_prediction

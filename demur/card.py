@@ -1,0 +1,227 @@
+"""Tables for the terminal."""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from demur.service.bundle import (
+    AddedWeights,
+    Calibration,
+    ComputedVariances,
+    Graph,
+    InputSpec,
+    Manifest,
+    RejectedShare,
+    ScorePart,
+    read_manifest,
+)
+from demur.service.format.manifest import Task
+from demur.service.format.steps import STEPS
+
+if TYPE_CHECKING:
+    from demur.offline.export.standalone.file import StandaloneFile
+
+WARNING_COLOUR = "red"
+
+
+def console() -> Console:
+    """In a terminal, lines are wrapped between words; elsewhere, each stays whole."""
+    return Console(soft_wrap=not Console().is_terminal)
+
+
+def print_error(message: str) -> None:
+    """To the error output; in a terminal, wrapped between words."""
+    errors = Console(stderr=True)
+    errors.print(message, highlight=False, markup=False, soft_wrap=not errors.is_terminal)
+
+
+def print_card(bundle: Path, warned: bool = False) -> None:
+    """What a bundle is: its manifest in a dozen lines; without its warnings where the fit has said them."""
+    manifest, digest = read_manifest(bundle)
+    prior, calibration, selection = manifest.prior, manifest.calibration, manifest.selection
+    dead = f", {selection.dead_weights} dead weights left out" if selection.dead_weights is not None else ""
+    kinds = " or images" if manifest.input.image else ""
+    size = f"S = {manifest.subnetwork_size} of D = {manifest.parameter_count} weights"
+    rows = {
+        "bundle": str(bundle),
+        "model": f"{manifest.name} version {manifest.version} ({manifest.task}, {_counted(manifest.outputs)})",
+        "digest": digest,
+        "input": _inputs(manifest.input, kinds),
+        "subnetwork": f"{size} ({selection.strategy}{dead})",
+        "prior precision": f"{prior.precision:.4g} ({prior.method}), in the posterior {prior.used:.4g}",
+    }
+    if selection.explanation is not None:
+        rows["chosen"] = selection.explanation
+    rows |= _added_rows(manifest.added_weights)
+    if manifest.sigma_noise is None:
+        rows["temperature"] = f"{manifest.temperature:.4g}, of the plain network {manifest.map_temperature:.4g}"
+    else:
+        rows["noise"] = f"standard deviation {noise_text(manifest, '.4g')}"
+    rows["threshold"] = (
+        f"reject above {calibration.score} {calibration.threshold:.4g} (false-reject rate "
+        f"{calibration.false_reject_rate:g}, {calibration.examples} held-out examples)"
+    )
+    rows |= _score_rows(calibration)
+    rows |= _rejection_rows(manifest.rejection)
+    rows |= _graph_rows(manifest.graph)
+    if manifest.verification is not None:
+        rows["verified"] = f"relative error of variance {manifest.verification.variance_error:.1e} against float64"
+    rows |= _metric_rows(manifest.metrics, manifest.task)
+    if not warned:
+        rows |= {f"warning {i}": text for i, text in enumerate(manifest.warnings, 1)}
+    _print_rows(rows)
+
+
+def _counted(outputs: int) -> str:
+    return f"{outputs} output{'s' if outputs > 1 else ''}"
+
+
+def _inputs(spec: InputSpec, kinds: str) -> str:
+    """One, or several by their names."""
+    if spec.parts is None:
+        return f"{spec.dtype} {spec.shape}{kinds}"
+    return ", ".join(f"{part.name} {part.dtype} {part.shape}" for part in spec.parts)
+
+
+def noise_text(manifest: Manifest, digits: str) -> str:
+    """One number, or one for each output of a regression that has several."""
+    sigma = manifest.sigma_noise
+    if not isinstance(sigma, tuple):
+        return f"{sigma:{digits}}"
+    return ", ".join(f"{name} {one:{digits}}" for name, one in zip(manifest.labels, sigma, strict=True))
+
+
+def _added_rows(added: AddedWeights | None) -> dict[str, str]:
+    """The second posterior, and why it has this share of the uncertainty."""
+    if added is None:
+        return {}
+    layers = ", ".join(layer or "the inputs" for layer in added.layers)
+    found = f"{added.features} features of {layers}, prior variance {added.prior_variance:.4g}"
+    return {"added weights": found, "budget": added.explanation}
+
+
+def _metric_rows(metrics: Mapping[str, float], task: Task) -> dict[str, str]:
+    """What uncertainty buys and costs on held-out data, step by step; then what else was measured."""
+    rows, shown = {}, set[str]()
+    for name, title in (("calibration_log_likelihood", "log-likelihood"), ("calibration_error", "calibration error")):
+        found = {text: f"{name}{step}" for step, text in STEPS[task].items() if f"{name}{step}" in metrics}
+        shown |= set(found.values())
+        if found:
+            rows[title] = ", ".join(f"{text} {metrics[step]:.3f}" for text, step in found.items())
+    return rows | {name.replace("_", " "): _number(value) for name, value in metrics.items() if name not in shown}
+
+
+def _number(value: float) -> str:
+    """A count in full."""
+    return f"{value:,.0f}" if value == int(value) and abs(value) >= 1 else f"{value:.4g}"
+
+
+def _score_rows(calibration: Calibration) -> dict[str, str]:
+    """What a score is made of, and how the scores compared."""
+    rows = {}
+    if calibration.parts is not None:
+        if calibration.score == "fused":
+            rows["fused score"] = ", ".join(f"{part.weight:.2g} {part.name}" for part in calibration.parts)
+        else:
+            rows["surprise"] = f"the largest of {', '.join(map(_beyond, calibration.parts))}"
+    if calibration.compared is not None:
+        ordered = sorted(calibration.compared, key=lambda score: -score.shift_auroc)
+        each = ", ".join(f"{score.name} {score.shift_auroc:.3f}" for score in ordered)
+        rows["scores compared"] = f"AUROC against the inputs that chose it: {each}"
+    return rows
+
+
+def _beyond(part: ScorePart) -> str:
+    """A part of a largest surprise, and from where on it counts."""
+    return f"{part.name} beyond its {100 * part.least_level:.4g} % quantile" if part.least else part.name
+
+
+def _rejection_rows(rejection: tuple[RejectedShare, ...] | None) -> dict[str, str]:
+    """What share of each kind of obviously foreign inputs is rejected."""
+    if rejection is None:
+        return {}
+    each = ", ".join(f"{found.name.replace('-', ' ')} {100 * found.share:.0f} %" for found in rejection)
+    return {"foreign": f"rejected of obviously foreign inputs: {each}"}
+
+
+def _graph_rows(graph: Graph) -> dict[str, str]:
+    """Which variances are computed, from what, and what that costs."""
+    rows = {}
+    if graph.computed is not None:
+        rows["variances"] = computed_variances(graph.computed)
+    if (reduced := graph.reduced) is not None:
+        rows["reduced head"] = (
+            f"rank {reduced.rank} for each output, variances off by at most {reduced.error_bound:.2g} (relative), by "
+            f"{reduced.error:.2g} on {reduced.examples} held-out examples"
+        )
+    if graph.price:
+        each = (f"{_short(price.forward_passes)} in a batch of {price.batch}" for price in graph.price)
+        rows["price"] = f"forward passes of the plain network: {', '.join(each)}"
+    return rows
+
+
+def _short(price: float) -> str:
+    """Two digits, without an exponent."""
+    return f"{price:.0f}" if price >= 99.5 else f"{price:.2g}"
+
+
+def computed_variances(computed: ComputedVariances) -> str:
+    """Which variances are computed, and what that changes."""
+    which = {
+        "top": f"of the {computed.count} most probable classes; the others take the mean of these",
+        "margin": "of the difference of the two largest logits, for all",
+    }
+    effect = computed.effect
+    return (
+        f"{which[computed.kind]}. Against those of all classes, on {effect.examples} held-out examples: probabilities "
+        f"differ by {effect.probability_difference:.2g}, the log-likelihood by {effect.log_likelihood_difference:.2g} "
+        f"nats, and {100 * effect.decisions_changed:.1f} % of the decisions"
+    )
+
+
+def print_standalone(written: "StandaloneFile") -> None:
+    """What was exported, and three lines of Python that run it."""
+    _print_rows(
+        {"wrote": f"{written.path} ({written.bytes} bytes)"}
+        | {f"input {name}": text for name, text in written.inputs.items()}
+        | {f"output {name}": text for name, text in written.outputs.items()}
+    )
+    wanted = ["mean", "std", "rejected"] if "std" in written.outputs else ["probabilities", "rejected"]
+    print_lines(
+        [
+            "",
+            "Run it:",
+            "  import onnxruntime",
+            f"  session = onnxruntime.InferenceSession({str(written.path)!r})",
+            f'  session.run({json.dumps(wanted)}, {{"inputs": inputs}})',
+        ]
+    )
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Plain lines."""
+    screen = console()
+    for line in lines:
+        screen.print(line, highlight=False, markup=False)
+
+
+def _print_rows(rows: dict[str, str]) -> None:
+    """One value a line, never read as markup; outside a terminal never wrapped, so that it can be searched and cut."""
+    width = max(len(name) for name in rows)
+    screen, table = console(), Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")  # a digest is no word, and is wanted whole
+    for name, value in rows.items():
+        colour = WARNING_COLOUR if name.startswith("warning ") else ""
+        title, text = Text(f"{name:<{width}}", f"bold {colour}".strip()), Text(value, colour)
+        if screen.is_terminal:
+            table.add_row(title, text)
+        else:
+            screen.print(Text.assemble(title, "  ", text))
+    if table.row_count:
+        screen.print(table)

@@ -1,0 +1,1 @@
+"""`demur score`: predictions for a whole file of inputs, without a server and without torch."""

@@ -1,0 +1,141 @@
+"""Batches of an engine for bulk work, such as Ray Data, Spark or Dask -> the columns that `demur score` writes."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from demur.service.bundle import Manifest, read_bundle
+from demur.service.inference.frames import is_frame
+from demur.service.inference.policy import Policy
+from demur.service.inference.predictor import Predictor
+from demur.service.inference.texts import texts_of
+from demur.service.remote.cache import pretrained
+
+from ..transfer import trusted_by_environment
+from .inputs import Array, Batch
+from .out_of_range import OutOfRange
+from .rows import Row, columns, flat, kept_name, scored
+
+NUMBER = "row"  # of an input, which no part of a large data set knows
+
+
+class BatchScorer:
+    """Scores batches: called with columns, it returns the columns that `demur score` writes, but for `row`.
+
+    >>> scorer = BatchScorer("hf://acme/digits", keep=["patient_id"])
+    >>> scorer({"inputs": images, "patient_id": names})["rejected"]
+
+    The bundle is opened at the first call, and a pickle holds its name alone: each process of a cluster opens it from
+    the same folder, or fetches it from the same URI.
+    """
+
+    def __init__(
+        self,
+        bundle: Path | str,
+        *,
+        inputs: str = "inputs",
+        keep: Sequence[str] = (),
+        batch_size: int = 256,
+        threads: int = 1,
+        policy: Policy | None = None,
+    ) -> None:
+        """bundle: a folder, a URI, or OWNER/NAME on the Hugging Face Hub. inputs: the column of the examples, or of the
+        texts; a bundle with feature names, or with several inputs, finds these as columns where there is none of that
+        name. keep: the columns to return as they are. batch_size: how many examples are predicted at once. threads: of
+        the processor; engines start a process for each. policy: as for `Predictor.load`. Raises `ValueError` for a
+        batch size below one.
+        """
+        if batch_size < 1:
+            raise ValueError(f"batch_size: found {batch_size}, expected at least 1")
+        self.bundle, self.inputs, self.keep = str(bundle), inputs, tuple(keep)
+        self.batch_size, self.threads, self.policy = batch_size, threads, policy
+
+    @cached_property
+    def predictor(self) -> Predictor:
+        """Opened when it is first asked for. It must be signed where `DEMUR_TRUSTED_KEYS` says by whom; raises
+        `BundleError`."""
+        verify = trusted_by_environment()
+        bundle = read_bundle(pretrained(self.bundle, verify=verify), verify)
+        return Predictor(bundle, threads=self.threads, policy=self.policy)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "predictor"}
+
+    def __call__(self, batch: Any) -> dict[str, Array]:
+        """batch: a mapping of columns, or a data frame -> the columns, each (n,), n >= 0: engines have empty parts too.
+
+        Raises `ValueError` for columns that are missing or wrong, and `NonFinitePrediction` where the network's output
+        is not finite.
+        """
+        manifest = self.predictor.manifest
+        names = list(map(str, batch.columns)) if is_frame(batch) else list(batch)
+        if missing := [name for name in self.keep if name not in names]:
+            raise ValueError(f"keep: found the columns {_listed(names)}, expected {_listed(missing)} among them")
+        examples = self._examples(batch, names, manifest)
+        kept = {kept_name(name, manifest): np.asarray(batch[name]) for name in self.keep}
+        if len(kept) < len(self.keep):
+            raise ValueError(f"keep: found {_listed(self.keep)}, of which two would have one name, expected different")
+        return kept | predicted_columns(self.predictor, examples, self.batch_size)
+
+    def _examples(self, batch: Any, names: list[str], manifest: Manifest) -> Any:
+        """What the predictor takes: one column, or several by their names."""
+        spec = manifest.input
+        wanted = spec.feature_names or () if spec.parts is None else [part.name for part in spec.parts]
+        # One of several inputs, or of the features, may have the name of the column of the examples.
+        if self.inputs in names and not (self.inputs in wanted and all(name in names for name in wanted)):
+            return _stacked(np.asarray(batch[self.inputs]))
+        if wanted and all(name in names for name in wanted):
+            if spec.parts is not None:
+                return {name: _stacked(np.asarray(batch[name])) for name in wanted}
+            return np.stack([np.asarray(batch[name]) for name in wanted], axis=1)
+        expected = f", or {_listed(wanted)}" if wanted else ""
+        raise ValueError(f"found the columns {_listed(names)}, expected {self.inputs!r}{expected}")
+
+
+def column_kinds(manifest: Manifest) -> dict[str, type]:
+    """The columns of `predicted_columns` and what they hold, in order."""
+    return {name: kind for name, kind in columns(manifest, with_files=False).items() if name != NUMBER}
+
+
+def predicted_columns(predictor: Predictor, inputs: Any, batch_size: int = 256) -> dict[str, Array]:
+    """What `Predictor.predict` takes, or nothing of it -> the columns of `demur score` but for `row`, each (n,).
+
+    Raises `ValueError` for inputs of another form, and `NonFinitePrediction`.
+    """
+    flattened = [flat(row, predictor.manifest.labels) for row in _rows(predictor, inputs, batch_size)]
+    kinds = column_kinds(predictor.manifest)
+    return {name: _column([row[name] for row in flattened], kind) for name, kind in kinds.items()}
+
+
+def _rows(predictor: Predictor, inputs: Any, batch_size: int) -> list[Row]:
+    if not len(next(iter(inputs.values())) if isinstance(inputs, dict) else inputs):
+        return []
+    examples, strange = predictor.inputs_of(inputs), OutOfRange(predictor.range_check)
+    return [
+        row
+        for first in range(0, len(examples), batch_size)
+        for row in scored(predictor, Batch(examples[first : first + batch_size]), first, strange)
+    ]
+
+
+def _stacked(column: Array) -> Array:
+    """Examples that stand one by one in a column, as data frames have them, in one array. Texts stay."""
+    if column.dtype != object or not len(column) or texts_of(column) is not None:
+        return column
+    return np.stack([np.asarray(example) for example in column])
+
+
+def _column(values: list[Any], kind: type) -> Array:
+    """Lists, and what may be missing, as objects."""
+    if kind in (float, bool, str) and None not in values:
+        return np.array(values, kind)
+    found = np.empty(len(values), object)
+    found[:] = values
+    return found
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"{', '.join(map(repr, names)):.300}"

@@ -1,0 +1,17 @@
+"""`demur score` and `demur compare` with a progress bar."""
+
+from collections.abc import Callable
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from .job import Report
+
+
+def with_progress(job: Callable[[Report], int], what: str = "scored") -> int:
+    """Run the job, which reports how far it is, with a bar on stderr, and only on a terminal; returns its count."""
+    screen = Console(stderr=True)
+    shown = TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*shown, console=screen, disable=not screen.is_terminal) as progress:
+        task = progress.add_task(what)
+        return job(lambda done, count: progress.update(task, completed=done, total=count))

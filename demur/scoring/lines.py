@@ -1,0 +1,92 @@
+"""Inputs from JSON lines, such as those of a service's audit trail that keeps inputs."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic_core import from_json
+
+from demur.service.bundle import InputSpec
+
+from .errors import ScoringError
+from .inputs import Batch, Source, checked_rows
+
+INPUTS, MODEL, EVENT = "inputs", "model", "event"
+NAME = re.compile(r".*\.jsonl(\.[0-9]+)?")  # also one that the audit trail has rotated
+Line = tuple[int, dict[str, Any]]
+"""The number of a line, from 1, and what it says."""
+
+
+def open_json_lines(path: Path, spec: InputSpec, model: str, keep: Sequence[str] = ()) -> Source:
+    """A file of JSON objects, one a line, with an example as the network takes it in `inputs`.
+
+    Where the lines are of several models, those of `model` count; lines with an `event`, of the service itself, do
+    not. keep: the fields to write beside the predictions.
+    Raises `ScoringError`.
+    """
+    models = Counter(str(line.get(MODEL, "")) for _, line in _lines(path))
+    if not models:
+        raise ScoringError(f"{path}: found no line, expected at least one input")
+    if len(models) > 1 and model not in models:
+        names = ", ".join(map(repr, sorted(models)))
+        raise ScoringError(f"{path}: found lines of the models {names!s:.200}, expected some of {model!r}")
+    only = model if len(models) > 1 else None
+    count = models[model] if only else models.total()
+
+    def batches(start: int, size: int) -> Iterator[Batch]:
+        wanted = (each for each in _lines(path) if only is None or each[1].get(MODEL) == only)
+        rest, first = islice(wanted, start, None), start
+        while block := list(islice(rest, size)):
+            where = [f"row {first + i} (line {number})" for i, (number, _) in enumerate(block)]
+            examples = np.stack([_example(each, spec, path) for each in block])
+            kept = {name: [_kept(each, name, path) for each in block] for name in keep}
+            yield Batch(checked_rows(examples, spec, path, where), kept=kept)
+            first += len(block)
+
+    return Source(count, batches, dict.fromkeys(keep, str))
+
+
+def _lines(path: Path) -> Iterator[Line]:
+    """Those that are not empty, and no events."""
+    with open(path, "rb") as file:
+        for number, text in enumerate(file, start=1):
+            if not text.strip():
+                continue
+            try:
+                line = from_json(text)
+            except ValueError as error:
+                raise ScoringError(f"{path}: line {number}: found no JSON ({error!s:.150})") from None
+            if not isinstance(line, dict):
+                raise ScoringError(f"{path}: line {number}: found {type(line).__name__}, expected a JSON object")
+            if EVENT in line and INPUTS not in line:
+                continue
+            yield number, line
+
+
+def _example(line: Line, spec: InputSpec, path: Path) -> Any:
+    number, fields = line
+    if INPUTS not in fields:
+        raise ScoringError(
+            f"{path}: line {number}: found no {INPUTS!r}, expected an example as the network takes it; a service keeps "
+            "them with DEMUR_AUDIT_INPUTS=true"
+        )
+    try:
+        example = np.array(fields[INPUTS], np.float64)
+    except (ValueError, TypeError) as error:
+        raise ScoringError(f"{path}: line {number}: {INPUTS}: found no array of numbers ({error!s:.100})") from None
+    if example.shape != spec.shape:
+        raise ScoringError(f"{path}: line {number}: {INPUTS}: found shape {example.shape}, expected {spec.shape}")
+    return example
+
+
+def _kept(line: Line, name: str, path: Path) -> str | None:
+    number, fields = line
+    if name not in fields:
+        raise ScoringError(f"--keep: found no {name!r:.80} in line {number} of {path}, expected it in every line")
+    value = fields[name]
+    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,275 @@
+"""Inputs from tables: .csv, and .parquet where pyarrow is installed. A row is one input, its entries in C order."""
+
+import csv
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from demur.service.bundle import InputSpec
+from demur.service.inference.frames import places_by_name
+
+from .errors import ScoringError
+from .inputs import Array, Batch, Source, checked_rows
+from .texts import TextColumn
+
+NEED_PYARROW = "needs pyarrow: in a checkout of Demur, pip install '.[score]', or use another format"
+TRUTHS = {"True": "1", "False": "0", "true": "1", "false": "0"}  # as data frames write them
+Line = tuple[int, list[str]]  # a row of a .csv file, and the number of its last line, counted from 1
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where a table has what: the places of the network's entries and of the kept columns, of `width` columns."""
+
+    width: int
+    entries: Sequence[int]
+    kept: Mapping[str, int]
+    has_header: bool
+
+
+def open_csv(
+    path: Path,
+    spec: InputSpec,
+    has_header: bool | None = None,
+    keep: Sequence[str] = (),
+    texts: TextColumn | None = None,
+) -> Source:
+    """A .csv file; a header chooses columns by the bundle's feature names, if it has any. Empty lines are left out.
+
+    has_header: whether the first line is one; None: if it has all feature names, or no number at all. A line of the
+    numbers 0, 1, 2, ... may be what pandas writes for columns without names, and raises `ScoringError` then. keep: the
+    names of columns to keep as they are. texts: one column holds texts, and a header names it.
+    """
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            rows = filter(None, csv.reader(file, strict=True))
+            first = next(rows, [])
+            if has_header is None:
+                has_header = texts is not None or _is_header(first, spec, path)
+            is_header = has_header and bool(first)
+            count = sum(1 for _ in rows) + (not is_header and bool(first))
+    except (csv.Error, UnicodeDecodeError) as error:
+        found = f"found no .csv file ({error}), expected one in UTF-8 in which every quoted cell ends with its quote"
+        raise ScoringError(f"{path}: {found}") from None
+    if not count:
+        raise ScoringError(f"{path}: found no row, expected at least one input")
+    if keep and not is_header:
+        raise ScoringError(f"--keep: found no header in {path}, expected one that names the columns; or --header")
+    layout = _layout(first if is_header else None, spec, path, keep, texts)
+
+    def batches(start: int, size: int) -> Iterator[Batch]:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            reader = csv.reader(file, strict=True)
+            lines = ((reader.line_num, row) for row in reader if row)
+            rest = islice(lines, start + is_header, None)
+            first = start
+            while block := list(islice(rest, size)):
+                _check_widths(block, layout, path, first)
+                kept = {name: [row[place] for _, row in block] for name, place in layout.kept.items()}
+                where = [f"row {first + i} (line {number})" for i, (number, _) in enumerate(block)]
+                if texts is None:
+                    numbers = _numbers(block, layout, spec, path, first)
+                    rows = checked_rows(numbers.reshape(-1, *spec.shape), spec, path, where)
+                else:
+                    rows = texts.array([row[layout.entries[0]] for _, row in block], path, where)
+                yield Batch(rows, kept=kept)
+                first += len(block)
+
+    return Source(count, batches, dict.fromkeys(layout.kept, str))
+
+
+def open_parquet(path: Path, spec: InputSpec, keep: Sequence[str] = (), texts: TextColumn | None = None) -> Source:
+    """A .parquet file: columns by the bundle's feature names, or all of them in order; `keep` those as they are. texts:
+    one column holds texts."""
+    try:
+        from pyarrow import ArrowException
+        from pyarrow.parquet import ParquetFile
+    except ImportError:
+        raise ScoringError(f"{path}: {NEED_PYARROW}") from None
+    try:
+        with ParquetFile(path) as file:
+            schema, count = file.schema_arrow, file.metadata.num_rows
+    except ArrowException as error:
+        raise ScoringError(f"{path}: found no .parquet file ({error!s:.150})") from None
+    if not count:
+        raise ScoringError(f"{path}: found no row, expected at least one input")
+    names = list(schema.names)
+    layout = _layout(names, spec, path, keep, texts)
+    wanted = [names[place] for place in layout.entries]
+    if texts is None:
+        _check_types(path, [(names[place], schema.field(place).type) for place in layout.entries])
+    kinds = {name: _kind(schema.field(place).type) for name, place in layout.kept.items()}
+
+    def batches(start: int, size: int) -> Iterator[Batch]:
+        first = 0
+        with _named(path, ArrowException), ParquetFile(path) as file:
+            for table in file.iter_batches(size, columns=list(dict.fromkeys([*wanted, *kinds]))):
+                skipped, begin = max(0, start - first), first
+                first += len(table)
+                if skipped < len(table):
+                    kept = {
+                        name: [_cell(value, kind) for value in _listed(table.column(name))[skipped:]]
+                        for name, kind in kinds.items()
+                    }
+                    where = [f"row {begin + i}" for i in range(skipped, len(table))]
+                    columns = [table.column(name).slice(skipped) for name in wanted]
+                    yield Batch(_rows(columns, spec, path, where, texts), kept=kept)
+
+    return Source(count, batches, kinds)
+
+
+def _rows(columns: list[Any], spec: InputSpec, path: Path, where: list[str], texts: TextColumn | None) -> Array:
+    """Columns of Arrow as the network takes them."""
+    if texts is not None:
+        return texts.array(_listed(columns[0]), path, where)
+    rows = np.stack([_column(column) for column in columns], axis=1)
+    return checked_rows(rows.reshape(-1, *spec.shape), spec, path, where)
+
+
+def _check_types(path: Path, columns: Sequence[tuple[str, Any]]) -> None:
+    """Raises `ScoringError` for a column of the network's that holds no numbers, or that has the name of another."""
+    from pyarrow import types
+
+    numeric = (types.is_boolean, types.is_integer, types.is_floating, types.is_decimal)
+    counts = Counter(name for name, _ in columns)
+    for name, kind in columns:
+        if not any(is_kind(kind) for is_kind in numeric):
+            raise ScoringError(f"{path}: column {name!r:.80}: found {kind!s:.60}, expected numbers")
+        if counts[name] > 1:
+            raise ScoringError(f"{path}: found several columns {name!r:.80}, expected one of each name")
+
+
+def _column(column: Any) -> Array:
+    """Its numbers; truth values as 0 and 1, decimals as the nearest floating-point numbers, what is missing as NaN."""
+    from pyarrow import float64, types
+
+    no_numbers = types.is_decimal(column.type) or types.is_boolean(column.type)
+    numbers = column.cast(float64()) if no_numbers else column
+    values: Array = numbers.to_numpy(zero_copy_only=False)
+    return values
+
+
+def _listed(column: Any) -> list[Any]:
+    """Its values; times of nanoseconds, which Python's have not, as text."""
+    from pyarrow import string
+
+    values: list[Any] = (column.cast(string()) if getattr(column.type, "unit", "") == "ns" else column).to_pylist()
+    return values
+
+
+@contextmanager
+def _named(path: Path, kind: type[Exception]) -> Iterator[None]:
+    """Errors of damaged pages, which show only when they are read, name the file."""
+    try:
+        yield
+    except (kind, OSError) as error:
+        raise ScoringError(f"{path}: found a damaged .parquet file ({error!s:.150})") from None
+
+
+def _kind(arrow: Any) -> type:
+    """The type in which a kept column is written; anything but numbers and truth values as text."""
+    from pyarrow import types
+
+    if types.is_boolean(arrow):
+        return bool
+    return int if types.is_integer(arrow) else float if types.is_floating(arrow) else str
+
+
+def _cell(value: Any, kind: type) -> Any:
+    """None for what is missing, and for numbers that JSON does not have."""
+    if value is None or (kind is float and not math.isfinite(value)):
+        return None
+    return kind(value)
+
+
+def _layout(
+    header: Sequence[str] | None, spec: InputSpec, path: Path, keep: Sequence[str], texts: TextColumn | None
+) -> _Layout:
+    """Without feature names, all columns that are not kept are the network's entries, in order; of texts, one is."""
+    width = 1 if texts is not None else math.prod(spec.shape)
+    if header is None:
+        return _Layout(width, range(width), {}, has_header=False)
+    names = [name.strip() for name in header]
+    try:
+        kept = dict(zip(keep, places_by_name(names, keep, "--keep", f"columns of {path}"), strict=True))
+        if texts is not None:
+            return _Layout(len(names), [texts.place(names, path)], kept, has_header=True)
+        if spec.feature_names is not None:
+            return _Layout(len(names), places_by_name(names, spec.feature_names, str(path)), kept, has_header=True)
+    except ValueError as error:
+        raise ScoringError(f"{error}{_separator(header)}") from None
+    entries = [place for place in range(len(names)) if place not in set(kept.values())]
+    if len(entries) != width:
+        found = f"found {len(entries)} columns, expected {width} for shape {spec.shape}{_separator(header)}"
+        raise ScoringError(f"{path}: {found}")
+    return _Layout(len(names), entries, kept, has_header=True)
+
+
+def _separator(header: Sequence[str]) -> str:
+    """A hint where the header's only cell holds another separator than a comma."""
+    other = next((mark for mark in ";\t|" if len(header) == 1 and mark in header[0]), None)
+    return "" if other is None else f"; the header is separated by {other!r}, expected commas"
+
+
+def _check_widths(block: list[Line], layout: _Layout, path: Path, first: int) -> None:
+    """`ScoringError` for a row of more or fewer columns than the others."""
+    for i, (line, row) in enumerate(block):
+        if len(row) != layout.width:
+            expected = f"{layout.width} as in the header" if layout.has_header else str(layout.width)
+            found = f"found {len(row)} columns, expected {expected}{_separator(row)}"
+            raise ScoringError(f"{path}: row {first + i} (line {line}): {found}")
+
+
+def _numbers(block: list[Line], layout: _Layout, spec: InputSpec, path: Path, first: int) -> Array:
+    """The cells of a block of rows as numbers, (B, entries); the error names row, line and column."""
+    kind = np.int64 if spec.dtype == "int64" else np.float64
+    cells = [[TRUTHS.get(row[place], row[place]) for place in layout.entries] for _, row in block]
+    try:
+        if any("_" in "".join(row) for row in cells):  # Python would read 1_000 as a thousand
+            raise ValueError("an underscore")
+        numbers: Array = np.array(cells, kind)
+    except (ValueError, OverflowError):
+        raise _bad_cell(cells, block, kind, spec, path, first) from None
+    return numbers
+
+
+def _bad_cell(
+    cells: list[list[str]], block: list[Line], kind: Any, spec: InputSpec, path: Path, first: int
+) -> ScoringError:
+    what = "a whole number" if kind is np.int64 else "a number"
+    for i, row in enumerate(cells):
+        for j, cell in enumerate(row):
+            try:
+                if "_" in cell:
+                    raise ValueError("an underscore")
+                np.array(cell, kind)
+            except (ValueError, OverflowError):
+                column = f"entry [{j}]" if spec.feature_names is None else f"column {spec.feature_names[j]!r:.80}"
+                where = f"row {first + i} (line {block[i][0]}), {column}"
+                return ScoringError(f"{path}: {where}: found {cell!r:.60}, expected {what}")
+    raise AssertionError("unreachable: some cell is no number")
+
+
+def _is_header(first: list[str], spec: InputSpec, path: Path) -> bool:
+    if first and first == [str(place) for place in range(len(first))]:
+        found = f"found the first line {','.join(first):.60}, which is data or the numbers of columns without names"
+        raise ScoringError(f"{path}: {found}; expected --header or --no-header, to tell which")
+    known = set(spec.feature_names or ())
+    return bool(first) and (
+        bool(known and known <= {cell.strip() for cell in first}) or not any(map(_is_number, first))
+    )
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

@@ -1,1 +1,0 @@
-"""`probity score`: predictions for a whole file of inputs, without a server and without torch."""

@@ -1,0 +1,142 @@
+"""Estimators of scikit-learn in pipelines and cross-validation, and by scikit-learn's own checks."""
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import cross_val_score
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from torch import nn
+
+from demur import BundleError, DemurClassifier, DemurRegressor, FitConfig, Predictor
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+DRAW = np.random.default_rng(0)
+X = DRAW.normal(size=(400, 3)) * [1, 20, 0.1] + [0, 5, 1]
+SIGNAL = X[:, 0] + 0.3 * DRAW.normal(size=400)
+NAMES = np.array(["high", "low", "middle"])
+Y = NAMES[np.select([SIGNAL > 0.5, SIGNAL < -0.5], [0, 1], 2)]
+
+
+@pytest.fixture(scope="module")
+def classifier() -> Any:
+    return make_pipeline(StandardScaler(), DemurClassifier(MLPClassifier((16,), max_iter=80, random_state=0))).fit(X, Y)
+
+
+def test_classes_probabilities_and_rejections(classifier: Any) -> None:
+    last, x = classifier[-1], classifier[:-1].transform(X)
+    probabilities = classifier.predict_proba(X)
+    assert list(classifier.classes_) == sorted(NAMES)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-6)
+    assert (classifier.predict(X) == last.classes_[probabilities.argmax(axis=1)]).all()
+    assert classifier.score(X, Y) > 0.7
+    assert last.is_rejected(x).mean() < 0.15
+    assert last.is_rejected(100 * x[:20]).all()
+    assert last.score_samples(100 * x[:20]).max() < np.median(last.score_samples(x))
+
+
+@pytest.mark.parametrize("level", [0.5, 0.8, 0.95])
+def test_sets_hold_the_class_as_often_as_they_say(classifier: Any, level: float) -> None:
+    members = classifier[-1].predict_set(classifier[:-1].transform(X), level)
+    held = members[np.arange(len(Y)), np.searchsorted(classifier.classes_, Y)].mean()
+    assert members.shape == (400, 3)
+    assert held > level - 0.07
+
+
+def test_a_copy_by_pickle_gives_the_same(classifier: Any) -> None:
+    again = pickle.loads(pickle.dumps(classifier))
+    np.testing.assert_array_equal(again.predict_proba(X), classifier.predict_proba(X))
+
+
+def test_the_bundle_can_be_served(classifier: Any, tmp_path: Path) -> None:
+    path = classifier[-1].write_bundle(tmp_path / "bundle")
+    x = classifier[:-1].transform(X[:5]).astype(np.float32)
+    assert (Predictor.load(path).predict(x).labels == classifier.predict(X[:5])).all()
+    with pytest.raises(BundleError, match="holds a bundle"):
+        classifier[-1].write_bundle(path)
+
+
+def test_each_fold_has_a_network_of_its_own() -> None:
+    model = make_pipeline(StandardScaler(), DemurClassifier(MLPClassifier((16,), max_iter=200, random_state=0)))
+    scores = cross_val_score(model, X, Y, cv=2)
+    assert scores.min() > 0.6
+    assert clone(model)[-1].network is not model[-1].network
+
+
+def trained(x: np.ndarray, y: np.ndarray) -> nn.Module:
+    """A network of images, trained by torch."""
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Conv2d(1, 6, 3), nn.ReLU(), nn.Flatten(), nn.Linear(216, 10))
+    inputs, targets = torch.as_tensor(x).float(), torch.as_tensor(y)
+    optimiser = torch.optim.Adam(network.parameters(), 1e-2)
+    for _ in range(60):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(network(inputs), targets).backward()
+        optimiser.step()
+    return network
+
+
+def test_a_function_may_train_the_network_and_a_module_is_taken_as_it_is() -> None:
+    x, y = load_digits(return_X_y=True)
+    images = (x / 16).reshape(-1, 1, 8, 8)
+    found = DemurClassifier(trained).fit(images[:900], y[:900])
+    assert found.score(images[900:], y[900:]) > 0.8
+    assert found.is_rejected(1 - images[900:]).mean() > 0.9
+    network = trained(images[:900], y[:900])
+    given = DemurClassifier(network).fit(images[:900], y[:900])
+    with torch.no_grad():
+        expected = network(torch.as_tensor(images[900:]).float()).argmax(1).numpy()
+    assert (given.predict(images[900:]) == expected).all()
+
+
+def test_values_have_deviations_and_intervals() -> None:
+    y = 3 * X[:, 0] + 0.5 * DRAW.normal(size=400)
+    scaled = StandardScaler().fit_transform(X)
+    model = DemurRegressor().fit(scaled[:300], y[:300])
+    mean, std = model.predict(scaled[300:], return_std=True)
+    low, high = model.predict_interval(scaled[300:], 0.9)
+    assert mean.shape == std.shape == low.shape == (100,)
+    assert ((low < y[300:]) & (y[300:] < high)).mean() > 0.8
+    assert (
+        model.predict(scaled[300:], return_std=True)[1].mean()
+        < model.predict(20 * scaled[300:], return_std=True)[1].mean()
+    )
+    both = DemurRegressor().fit(scaled, np.column_stack([y, -y]))
+    assert np.asarray(both.predict(scaled[:4])).shape == both.predict_interval(scaled[:4])[0].shape == (4, 2)
+
+
+@pytest.mark.parametrize(
+    ("network", "error", "named"),
+    [("net", TypeError, "found str"), (RandomForestClassifier(5), TypeError, "no posterior")],
+)
+def test_what_is_no_network_is_refused(network: Any, error: type[Exception], named: str) -> None:
+    with pytest.raises(error, match=named):
+        DemurClassifier(network).fit(X, Y)
+
+
+def test_nothing_is_predicted_before_a_fit() -> None:
+    for ask in ("predict", "predict_proba", "predict_set", "score_samples", "is_rejected"):
+        with pytest.raises(NotFittedError):
+            getattr(DemurClassifier(), ask)(X)
+
+
+# The checks have 20 to 100 examples: a share of 5 % needs more to set a threshold.
+FEW: dict[str, Any] = {"held_out": 0.5, "config": FitConfig(false_reject_rate=0.4)}
+ROUNDING = {"check_methods_subset_invariance": "answers in float32 differ by 1e-7 with the size of a batch"}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@parametrize_with_checks([DemurClassifier(**FEW), DemurRegressor(**FEW)], expected_failed_checks=lambda _: ROUNDING)
+def test_it_is_an_estimator_of_scikit_learn(estimator: Any, check: Any) -> None:
+    check(estimator)
