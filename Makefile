@@ -29,7 +29,7 @@ PYTEST := -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_OPTIONS)
 
 help:
 	@echo "make demo    train, fit, serve and query a classifier (PORT=$(PORT) DATASET=digits, mnist or fashion-mnist)"
-	@echo "make check   lint, types, import arrows"
+	@echo "make check   lint, types, import arrows, and that the product does not grow"
 	@echo "make test    what proves the product on small networks, without other programs (six minutes on two cores)"
 	@echo "make test-slow   the others: large networks, other programs, clocks and long jobs"
 	@echo "make test-all    both"
@@ -82,6 +82,7 @@ coverage: .venv/dev.stamp
 
 check: .venv/dev.stamp
 	$(BIN)/ruff check .
+	$(BIN)/python .ci/lines.py
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
