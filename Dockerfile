@@ -5,7 +5,7 @@
 # Every package is installed by the hash of its file: deploy/requirements, which `make lock` writes. Where packages come
 # from another index than pypi.org, pass pip's configuration: --secret id=pip.conf,src=$HOME/.config/pip/pip.conf
 
-# The images that are published name it by its digest: .github/workflows/image.yml.
+# The images that are published name it by its digest: .github/workflows/release.yml.
 ARG BASE=docker.io/library/python:3.11-slim
 FROM ${BASE} AS tools
 ENV PIP_NO_CACHE_DIR=1 \

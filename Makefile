@@ -24,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # PYTEST_OPTIONS: from the environment, such as --junitxml=FILE.
 PYTEST := -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_OPTIONS)
 
-.PHONY: demo test test-slow test-all coverage check hooks audit bench paper format clean smoke smoke-offline lock \
+.PHONY: demo test test-slow test-all coverage check hooks audit bench paper format clean smoke smoke-offline dist lock \
         image-test test-lowest javascript docs site rooms help
 
 help:
@@ -44,8 +44,9 @@ help:
 	@echo "make test-lowest   the service's tests at the lowest versions that pyproject.toml allows"
 	@echo "make docs    what is generated: settings, figures, dashboards, rooms (make rooms: these alone)"
 	@echo "make site    the documentation as a site, in site/"
-	@echo "make smoke   a fresh environment with the wheel serves the golden bundle"
+	@echo "make smoke   a fresh environment with the wheel, or with DIST, serves the golden bundle"
 	@echo "make smoke-offline   a fresh environment with the wheel and [offline] fits a small recipe"
+	@echo "make dist    the source archive and the wheel of a release, in dist/"
 
 .venv/offline.stamp: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -81,8 +82,8 @@ coverage: .venv/dev.stamp
 	$(BIN)/coverage report
 
 check: .venv/dev.stamp
-	$(BIN)/ruff check .
 	$(BIN)/python .ci/lines.py
+	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
@@ -148,10 +149,15 @@ test-lowest:
 	PYTHON=$(PYTHON) sh tests/lowest.sh
 
 smoke:
-	PYTHON=$(PYTHON) sh tests/smoke_base_install.sh
+	PYTHON=$(PYTHON) DIST=$(DIST) sh tests/smoke_base_install.sh
 
 smoke-offline:
 	PYTHON=$(PYTHON) sh tests/smoke_offline.sh
+
+# What a release publishes: the source archive, and the wheel made of it.
+dist:
+	rm -rf dist
+	PYTHON=$(PYTHON) sh tests/build_dist.sh dist
 
 clean:
 	rm -rf .venv build dist *.egg-info bundles

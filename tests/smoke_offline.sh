@@ -5,7 +5,7 @@ set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-sh "$root/tests/build_wheel.sh" "$work"
+sh "$root/tests/build_dist.sh" "$work/dist"
 "${PYTHON:-python3}" -m venv "$work/venv"
 "$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check -c "$root/constraints.txt" \
     "$(echo "$work"/dist/*.whl)[offline]"

@@ -65,7 +65,7 @@ def test_torch_is_the_build_without_cuda() -> None:
     assert not [name for name in pins if name.startswith(("nvidia", "cuda", "triton"))]
 
 
-@pytest.mark.parametrize("workflow", ["ci.yml", "image.yml"])
+@pytest.mark.parametrize("workflow", ["ci.yml", "release.yml"])
 def test_actions_are_named_by_commit(workflow: str) -> None:
     used = re.findall(r"uses: (.*)", (ROOT / ".github/workflows" / workflow).read_text())
     assert used
