@@ -150,7 +150,7 @@ def _rejection_rows(rejection: tuple[RejectedShare, ...] | None) -> dict[str, st
 
 
 def _graph_rows(graph: Graph) -> dict[str, str]:
-    """Which variances are computed, from what, and what that costs."""
+    """Which variances are computed, and from what."""
     rows = {}
     if graph.computed is not None:
         rows["variances"] = computed_variances(graph.computed)
@@ -159,15 +159,7 @@ def _graph_rows(graph: Graph) -> dict[str, str]:
             f"rank {reduced.rank} for each output, variances off by at most {reduced.error_bound:.2g} (relative), by "
             f"{reduced.error:.2g} on {reduced.examples} held-out examples"
         )
-    if graph.price:
-        each = (f"{_short(price.forward_passes)} in a batch of {price.batch}" for price in graph.price)
-        rows["price"] = f"forward passes of the plain network: {', '.join(each)}"
     return rows
-
-
-def _short(price: float) -> str:
-    """Two digits, without an exponent."""
-    return f"{price:.0f}" if price >= 99.5 else f"{price:.2g}"
 
 
 def computed_variances(computed: ComputedVariances) -> str:

@@ -65,7 +65,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
 
     def _fit(self, x: Array, y: Array, names: list[str] | None, options: dict[str, Any], stratify: bool) -> None:
         given = {} if self.config is None else self.config.model_dump(exclude_unset=True)
-        config = FitConfig(**{"measure_price": False, **given, **options})
+        config = FitConfig(**{**given, **options})
         share = _share(len(x), config) if self.held_out is None else self.held_out
         parts = train_test_split(
             x, y, test_size=share, random_state=self.random_state, stratify=y if stratify else None

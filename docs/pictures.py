@@ -95,7 +95,7 @@ def _hatch(place: Any, axis: Array, rejected: Array) -> None:
 
 def predict(network: nn.Module, train: Data, held_out: Data, points: Array, config: FitConfig) -> Prediction:
     """A bundle's predictions of points (B, d)."""
-    config = config.model_copy(update={"subnetwork_size": WEIGHTS, "measure_price": False})
+    config = config.model_copy(update={"subnetwork_size": WEIGHTS})
     with tempfile.TemporaryDirectory() as folder:
         path = fit_bundle(network, [train], Path(folder) / "bundle", calibration_loader=[held_out], config=config)
         return Predictor.load(path).predict(points)

@@ -171,13 +171,6 @@ class FitConfig(BaseModel):
         Annotated[ByteSize, Field(gt=0)] | None,
         Field(description="Maximum memory, in bytes or e.g. `2GiB`; None: 60 % of the free memory."),
     ] = None
-    measure_price: Annotated[
-        bool,
-        Field(
-            description="Whether to time predictions and keep their price in the bundle; if not, the same fit gives "
-            "the same digest."
-        ),
-    ] = True
     device: Annotated[
         str,
         Field(description="`auto` (the GPU if there is one), `cpu`, `cuda` or `cuda:n`."),

@@ -6,7 +6,6 @@ from pathlib import Path
 from demur.service.bundle import ComputedVariances, Graph, Manifest, reseal_manifest, seal_bundle, staged_bundle
 from demur.service.maths.scores import FeatureScoreName
 
-from ..export.price import published
 from ..job import Job
 from ..laplace.served_factor import StructuredFactor
 from ..report.page import ReportData, report_html
@@ -49,7 +48,6 @@ def publish(job: Job, fitted: Fitted, destination: Path, exporter: Exporter | No
             input=replace(sealed.input, typical=measured.typical or sealed.input.typical),
             verification=measured.verification,
             rejection=measured.rejection,
-            graph=replace(graph, price=published(measured.timings) if measured.timings else None),
             warnings=(
                 *sealed.warnings,
                 *measured.warnings,

@@ -7,11 +7,9 @@ from typing import Protocol
 import torch
 
 from demur.service.bundle import RejectedShare, Verification
-from demur.service.inference.predictor import Predictor
 
 from ..data.typical_rows import Rows
 from ..export.graph import export_variance
-from ..export.price import Timing, time_both
 from ..export.verify import Truth, verify
 from ..job import Job
 from ..runtime.progress import one_step
@@ -25,12 +23,11 @@ VERIFY_EXAMPLES = 8
 
 @dataclass(frozen=True)
 class Measured:
-    """On the finished bundle: how far its answers are from torch's, what it rejects of foreigners, what a prediction
-    costs (empty where that is not asked for), warnings, and rows that it takes for usual."""
+    """On the finished bundle: how far its answers are from torch's, what it rejects of foreigners, warnings, and rows
+    that it takes for usual."""
 
     verification: Verification | None
     rejection: tuple[RejectedShare, ...] | None
-    timings: tuple[Timing, ...]
     warnings: tuple[str, ...]
     typical: Rows = ()
 
@@ -56,28 +53,20 @@ class OnnxExporter:
         return export_variance(form.jacobian, job.example, outputs, form.factor, weights, share)
 
     def measure(self, job: Job, fitted: Fitted, folder: Path) -> Measured:
-        """Verification, foreign inputs and price."""
+        """Verification and foreign inputs."""
         full = _plain_answers(job, fitted)
         truth = full.truth()
         verification = one_step(job.track, "Verification", lambda: verify(folder, truth, lambda: full.rounding(truth)))
         inputs, seed = fitted.calibrated.data.inputs, job.config.seed
         rejection = one_step(job.track, "Foreign inputs", lambda: foreign_rejection(folder, inputs, seed))
         typical = usual_rows(fitted.description.typical, folder)
-        return Measured(verification, rejection, _timings(job, folder, truth), _imprecise(truth), typical)
+        return Measured(verification, rejection, _imprecise(truth), typical)
 
 
 def _plain_answers(job: Job, fitted: Fitted) -> PlainAnswers:
     inputs, form = fitted.calibrated.data.inputs[:VERIFY_EXAMPLES], fitted.form
     whole = None if form.reduced is None else WholePosterior(fitted.inference.factor, form.reduced.error_bound)
     return PlainAnswers(job, form.jacobian, form.posterior, inputs, whole, fitted.inference.added_weights)
-
-
-def _timings(job: Job, folder: Path, truth: Truth) -> tuple[Timing, ...]:
-    if not job.config.measure_price:
-        return ()
-    predictor = Predictor.load(folder, threads=1, plain_too=True)
-    full, plain = predictor.graph.outputs, predictor.graph.mean
-    return one_step(job.track, "Price", lambda: time_both(full, plain, truth.inputs[:1]))
 
 
 def _imprecise(truth: Truth) -> tuple[str, ...]:

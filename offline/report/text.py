@@ -68,9 +68,6 @@ def selection_rows(manifest: Manifest) -> dict[str, str]:
     if selection.dead_weights is not None:
         rows["Dead weights left out"] = f"{selection.dead_weights:,} without curvature: no training example feels them"
     rows["Seed"] = str(selection.seed)
-    if manifest.graph.price:
-        each = [f"{number(price.forward_passes)} in a batch of {price.batch}" for price in manifest.graph.price]
-        rows["Price, in forward passes"] = ", ".join(each)
     return rows
 
 

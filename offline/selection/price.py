@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from ..export.price import BATCHES
 from ..export.work import (
     ADDED_OPERATORS,
     CALL_WORK,
@@ -26,6 +25,8 @@ from ..job import Job
 from ..laplace.added_fit import layer_widths
 from ..network.call_order import CallOrder
 from ..network.weights import Owners, parameter_owners
+
+BATCHES = (1, 16)  # examples
 
 
 @dataclass
@@ -71,8 +72,7 @@ class PriceModel:
         return cls(job, order, owners, _closed_forms(job, owners), work_of_added(job, order))
 
     def predict(self, indices: Tensor, rule: OutputRule) -> float:
-        """Forward passes of the plain network, with the added weights: the larger of one example and of a batch,
-        of the sizes that `demur.offline.export.price` times."""
+        """Forward passes of the plain network, with the added weights: the larger of one example and of a batch."""
         found = self.touched(indices)
         operators = HEAD_OPERATORS + PARAMETER_OPERATORS * len(found.separate + found.one_by_one)
         operators += ADDED_OPERATORS if self.job.layers is not None else 0

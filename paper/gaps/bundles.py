@@ -27,7 +27,7 @@ TRAINING_ROWS, ROWS = 512, 64
 def bundle(network: nn.Module, split: GapSplit, options: Mapping[str, Any], folder: Path, seed: int) -> Method:
     """Fitted with the product's defaults but for `options`, and served; validation rows calibrate it."""
     train, validation = (TensorDataset(*table.tensors()) for table in (split.train, split.validation))
-    config = FitConfig(likelihood="regression", seed=seed, measure_price=False, **options)
+    config = FitConfig(likelihood="regression", seed=seed, **options)
     fit_bundle(
         network,
         DataLoader(train, batch_size=TRAINING_ROWS),

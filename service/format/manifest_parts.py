@@ -127,14 +127,6 @@ class Posterior(Part):
 
 
 @dataclass(frozen=True)
-class MeasuredPrice(Part):
-    """What mean and variance of a batch of `batch` examples took, in forward passes of the plain network."""
-
-    batch: AtLeastOne
-    forward_passes: Positive
-
-
-@dataclass(frozen=True)
 class FillEffect(Part):
     """What filled-in variances changed, against those of all outputs, on `examples` held-out inputs.
 
@@ -185,15 +177,13 @@ class ReducedHead(Part):
 class Graph(Part):
     """What the ONNX graph gives, and what that takes.
 
-    `row_numbers`: how many numbers the variances take in memory at most for one example. `price`: what a prediction
-    cost on the machine of the fit, for some batch sizes; null: not measured. `computed`: which variances are computed;
-    null: all. `reduced`: that the head's covariance is an approximation; null: the variances are those of the
-    posterior. `feature_scores`: which scores of the network's activations it gives, in the order of the columns; null:
-    none.
+    `row_numbers`: how many numbers the variances take in memory at most for one example. `computed`: which variances
+    are computed; null: all. `reduced`: that the head's covariance is an approximation; null: the variances are those of
+    the posterior. `feature_scores`: which scores of the network's activations it gives, in the order of the columns;
+    null: none.
     """
 
     row_numbers: AtLeastOne
-    price: tuple[MeasuredPrice, ...] | None = None
     computed: ComputedVariances | None = None
     reduced: ReducedHead | None = None
     feature_scores: tuple[FeatureScoreName, ...] | None = None

@@ -23,7 +23,7 @@ def test_a_new_recipe_fits_and_is_evaluated(kind: str, tmp_path: Path) -> None:
     assert code == 0, output
     assert f"demur fit {tmp_path / f'{kind}.py'} --out bundles/{kind}" in output
     runner, recipe, bundle = CliRunner(), str(tmp_path / f"{kind}.py"), str(tmp_path / "bundle")
-    fitted = runner.invoke(app, ["fit", recipe, "--out", bundle, "--measure-price", "false"])
+    fitted = runner.invoke(app, ["fit", recipe, "--out", bundle])
     assert fitted.exit_code == 0, fitted.output
     assert read_manifest(tmp_path / "bundle")[0].name == kind
     doubts = ("of the calibration examples", "all calibration examples", "no better than a guess", "scale both")

@@ -132,7 +132,7 @@ def test_same_seed_same_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             torch.utils.data.DataLoader(dataset, batch_size=8, shuffle=True),
             tmp_path / "bundle",
             calibration_loader=case.batches(HELD_OUT, 25, seed=1),
-            config=FitConfig(subnetwork_size=20, selection="wasserstein-swag", seed=3, measure_price=False),
+            config=FitConfig(subnetwork_size=20, selection="wasserstein-swag", seed=3),
         )
         assert torch.equal(torch.get_rng_state(), state)
         digests.append(read_bundle(tmp_path / "bundle").digest)

@@ -53,7 +53,7 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
         tmp_path_factory.mktemp("labels") / "bundle",
         calibration_loader=data(300, 1),
         class_names=NAMES,
-        config=FitConfig(measure_price=False),
+        config=FitConfig(),
         say=said.append,
     )
     assert said[0] == LABELS_NOTE
@@ -146,7 +146,7 @@ def test_one_bundle_answers_like_one_a_label(fitted: Path, tmp_path: Path) -> No
         last = nn.Linear(20, 1)
         last.load_state_dict({name: value[k : k + 1] for name, value in head.state_dict().items()})
         alone = nn.Sequential(*body, last)
-        config = FitConfig(measure_price=False)
+        config = FitConfig()
         held_out = held_x, held_y[:, k]
         fit_bundle(alone, (x, y[:, k]), tmp_path / f"{k}", calibration_loader=held_out, config=config)
         apart = Predictor.load(tmp_path / f"{k}")
@@ -186,6 +186,6 @@ OTHERS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("options", OTHERS.values(), ids=OTHERS)
 @pytest.mark.usefixtures("without_export")
 def test_other_options_work_too(options: dict[str, Any], tmp_path: Path) -> None:
-    config = FitConfig(likelihood="multilabel", measure_price=False, **options)
+    config = FitConfig(likelihood="multilabel", **options)
     path = fit_bundle(trained(), data(400, 0), tmp_path / "bundle", calibration_loader=data(300, 1), config=config)
     assert read_bundle(path).manifest.task == "multilabel"

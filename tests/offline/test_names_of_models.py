@@ -23,7 +23,7 @@ Y = (X[:, 0] + DRAW.normal(size=300) * 0.5 > 0).astype(int) + (X[:, 1] > 10)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_pipeline_of_scikit_learn_is_fitted_whole(tmp_path: Path) -> None:
     model = make_pipeline(StandardScaler(), MLPClassifier((12,), max_iter=60, random_state=0)).fit(X[:150], Y[:150])
-    config = FitConfig(measure_price=False)
+    config = FitConfig()
     path = fit_bundle(model, (X[:150], Y[:150]), tmp_path / "b", calibration_loader=(X[150:], Y[150:]), config=config)
     predictor = Predictor.load(path)
     assert predictor.manifest.class_names == ("0", "1", "2")

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("short_fits")
 TRUTH = torch.randn(4, 3, generator=torch.Generator().manual_seed(5))
 NOISE = torch.tensor([0.1, 0.3, 1.0])
 UNITS = torch.tensor([1.0, 1000.0, 0.01])
-CONFIG: dict[str, Any] = {"likelihood": "regression", "measure_price": False}
+CONFIG: dict[str, Any] = {"likelihood": "regression"}
 
 
 class InUnits(nn.Module):

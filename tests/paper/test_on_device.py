@@ -24,7 +24,6 @@ def test_probabilities_are_those_of_the_predictor(options: dict[str, Any], tmp_p
         selection="gradient",
         prior_precision=2.0,
         temperature=1.5,
-        measure_price=False,
         added_weights=False,
         **options,
     )

@@ -26,7 +26,6 @@ CONFIG = FitConfig(
     false_reject_rate=0.1,
     device="cpu",
     name="tiny",
-    measure_price=False,
 )
 Batches = list[tuple[Tensor, Tensor]]
 

@@ -86,7 +86,6 @@ def _fit(case_name: str, options: dict[str, Any], out: Path) -> None:
         prior_precision=1.0,
         false_reject_rate=0.1,
         device="cpu",
-        measure_price=False,
         **options,
     )
     train, held_out = case.batches(40, 10), case.batches(30, 10, seed=1)

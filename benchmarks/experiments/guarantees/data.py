@@ -85,7 +85,7 @@ def _predicted(
 ) -> tuple[Prediction, Array]:
     folder = settings.scratch / f"guarantees-{name}"
     loader = DataLoader(TensorDataset(*(part[:CURVATURE] for part in found.train)), batch_size=256)
-    config = FitConfig(likelihood=likelihood, subnetwork_size=SIZE, selection="auto", measure_price=False)
+    config = FitConfig(likelihood=likelihood, subnetwork_size=SIZE, selection="auto")
     fit_bundle(found.model, loader, folder, calibration_loader=[found.held_out], config=config)
     predictor = Predictor.load(folder, threads=1)
     inputs, targets = (torch.cat(pair) for pair in zip(found.held_out, found.test, strict=True))

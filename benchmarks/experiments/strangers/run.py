@@ -39,7 +39,7 @@ def one(name: str, seed: int, passes: int | None, scratch: Path) -> Values:
     """One split and network: the quality of each method, and what the bundle rejects."""
     problem = load(name, seed)
     model, folder = trained(name, problem.train, seed, passes), scratch / f"{name}-{seed}"
-    config = FitConfig(seed=seed, measure_price=False)
+    config = FitConfig(seed=seed)
     fit_bundle(model, problem.train, folder, calibration_loader=problem.held_out, config=config)
     predictor, logits = Predictor.load(folder), Logits(model)
     temperature = tempered([logits], problem.held_out)

@@ -107,9 +107,7 @@ def test_a_network_that_guesses(known: Any, targets: Any, likelihood: Likelihood
 def test_a_fit_keeps_them_in_the_manifest(tmp_path: Path) -> None:
     torch.manual_seed(0)
     x, said = drawn(100, 0), list[str]()
-    config = FitConfig(
-        measure_price=False, added_weights=False, prior_precision=1.0, false_reject_rate=0.1, temperature=1.0
-    )
+    config = FitConfig(added_weights=False, prior_precision=1.0, false_reject_rate=0.1, temperature=1.0)
     one_class = x, torch.zeros(100, dtype=torch.int64)
     out = tmp_path / "bundle"
     network = nn.Linear(4, 2)
@@ -128,7 +126,7 @@ def test_a_fit_keeps_them_in_the_manifest(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("without_export")
 def test_without_lines_warnings_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     torch.manual_seed(0)
-    config = FitConfig(measure_price=False, added_weights=False, prior_precision=1.0, temperature=1.0)
+    config = FitConfig(added_weights=False, prior_precision=1.0, temperature=1.0)
     data = drawn(100, 0), torch.arange(100) % 2
     fit_bundle(nn.Linear(4, 2), data, tmp_path / "bundle", calibration_loader=data, config=config)
     assert any("of the calibration examples are in the training data" in record.message for record in caplog.records)

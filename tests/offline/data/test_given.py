@@ -99,7 +99,7 @@ def test_a_fit_takes_frames_and_keeps_the_names_of_their_columns(tmp_path: Path)
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 2))
     held_out = frame[100:][["age", "height", "weight"]], y[100:]
-    config = FitConfig(measure_price=False, false_reject_rate=0.1)
+    config = FitConfig(false_reject_rate=0.1)
     folders = [
         fit_bundle(model, (frame[:100], y[:100]), tmp_path / "frames", calibration_loader=held_out, config=config),
         fit_bundle(

@@ -25,7 +25,6 @@ CONFIG = FitConfig(
     prior_precision=1.0,
     false_reject_rate=0.1,
     device="cpu",
-    measure_price=False,
 )
 
 

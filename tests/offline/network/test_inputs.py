@@ -96,7 +96,7 @@ FORMS: dict[str, tuple[type[Body], Callable[[int, int], tuple[Any, Tensor]]]] = 
     "mapping": (OneMapping, mapping),
     "tuple": (OneTuple, in_order),
 }
-CONFIG = FitConfig(measure_price=False, false_reject_rate=0.1)
+CONFIG = FitConfig(false_reject_rate=0.1)
 
 
 def test_what_is_several() -> None:

@@ -63,7 +63,7 @@ def data(count: int, seed: int, column: bool = True) -> list[tuple[Tensor, Tenso
 
 
 def served(model: nn.Module, out: Path, x: Tensor, column: bool = True, **options: Any) -> Prediction:
-    config = FitConfig.model_validate({"seed": 1, "measure_price": False, **options})
+    config = FitConfig.model_validate({"seed": 1, **options})
     folder = fit_bundle(model, data(60, 0, column), out, calibration_loader=data(120, 1, column), config=config)
     return Predictor.load(folder).predict(x.numpy())
 
