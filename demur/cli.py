@@ -231,7 +231,7 @@ def fit(
     out: Annotated[Path, typer.Option(help="Where to write the bundle.")],
     data: Annotated[Path | None, typer.Option(help="Of an ONNX network: .npz of what it was trained on.")] = None,
     held_out: Annotated[Path | None, typer.Option(help="Of an ONNX network: .npz of examples like these.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would take: memory and time.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only try the export, and say the memory.")] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Replace an existing bundle, once the new one is ready.")
     ] = False,

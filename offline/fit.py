@@ -2,7 +2,6 @@
 
 import logging
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from demur.service.bundle import InputSpec, check_destination, check_writable
 
@@ -27,9 +25,7 @@ from .data.loaders import Batches, checked_batches
 from .data.text_doubts import text_doubts
 from .data.texts import TextEncoder, texts_alone, texts_in, with_text
 from .data.typical_rows import typical_rows
-from .estimate.duration import ADDED, CURVATURE, EXPORT, HELD_OUT, describe_duration, predict_duration
 from .estimate.job_memory import plan_job, plan_stand_in
-from .estimate.memory import MemoryPlan
 from .estimate.trial import check_whole_way
 from .jacobian.jacobian import SubnetworkJacobian
 from .job import Job, prepare, resolve_device
@@ -47,7 +43,7 @@ from .publish.served_form import check_size, choose_form
 from .runtime.arrays import to_numpy
 from .runtime.checkpoint import Checkpoint, checkpoint_folder
 from .runtime.distributed import local_device, process_group
-from .runtime.progress import Track, enter, expect, length_of, silent
+from .runtime.progress import Track, length_of, silent
 from .runtime.resume import job_fingerprint, tensors_digest
 from .selection.registry import check_options
 from .selection.select import reachable_weights, select_subnetwork
@@ -126,7 +122,7 @@ def fit_bundle(
 
         job = _with_foreign(job, foreign)
 
-        # 3. estimate memory and time
+        # 3. estimate the memory, and try the way to onnxruntime
         for line in _estimate(job, tuning, conformal):
             say(line)
 
@@ -144,12 +140,10 @@ def fit_bundle(
         spec = ranges.with_range(spec, check.data.inputs)
         warned = (*doubts, *check.warnings(ranges.ends))
         description = Description(spec, names, warned, typical_rows(spec, check.data), file)
-        enter(job.track, ADDED)
         added = fit_added_weights(job, memory.rows("curvature"))
 
         if job.distributed.is_main:
             # 6. infer
-            enter(job.track, HELD_OUT)
             inference = infer(job, jacobian, curvature, tuning, added)
             for note in inference.notes:
                 say(note)
@@ -171,7 +165,6 @@ def fit_bundle(
             )
 
             # 8. publish
-            enter(job.track, EXPORT)
             resources = tuple(memory.lines_without_budget())
             fitted = Fitted(description, subnetwork, curvature, inference, form, calibrated, resources)
             _warn(publish(job, fitted, destination), say, destination)
@@ -189,7 +182,7 @@ def dry_run(
     calibration_loader: Any = None,
     tokenizer: Any = None,
 ) -> list[str]:
-    """What a fit would take, in readable lines: D, S, K, memory, and the time of every stage.
+    """What a fit would take, in readable lines: D, S, K and memory.
 
     Nothing is fitted or written. Calibration data, where given, are checked and counted. One small batch goes all the
     way to onnxruntime; raises `ExportError` for a model that cannot be exported.
@@ -204,7 +197,8 @@ def dry_run(
             halves = _split_held_out(job, held_out.batches)
         reach = reachable_weights(job)
         expected = plan_stand_in(job, reach, sum(half.bytes for half in halves))
-        return [*job.notes, *expected.lines(), _trial(job, reach, job.example, expected, sum(map(len, halves)))]
+        check_whole_way(job, reach, job.example)
+        return [*job.notes, *expected.lines()]
 
 
 def _given_foreign(loader: Any, train: GivenData, columns: Sequence[str] | None, config: FitConfig) -> Batches | None:
@@ -340,7 +334,6 @@ def _accumulate(
     job: Job, jacobian: SubnetworkJacobian, rows: int, checkpoint: Checkpoint, check: CalibrationCheck
 ) -> tuple[Curvature, RangeMeter]:
     """One pass over the training data: the curvature, the range of the inputs, and what `check` looks for."""
-    enter(job.track, CURVATURE)
     torch.manual_seed(job.config.seed)  # a loader that shuffles gives an interrupted pass its order again
     ranges = RangeMeter()
     pairs = check.watch(ranges.watch(job.pass_over_training("Curvature")))
@@ -356,14 +349,4 @@ def _estimate(job: Job, tuning: HeldOut, conformal: HeldOut) -> Iterator[str]:
     expected = plan_stand_in(job, reach, tuning.bytes + conformal.bytes)
     if job.distributed.is_main:
         yield from expected.lines()[:2]
-        yield _trial(job, reach, conformal.inputs, expected, len(tuning) + len(conformal))
-
-
-def _trial(job: Job, reach: Tensor, inputs: Tensor, expected: MemoryPlan, held_out: int) -> str:
-    """Run a few inputs through the whole job; a readable line with the time that it will take."""
-    start = time.perf_counter()
-    check_whole_way(job, reach, inputs)
-    seconds = time.perf_counter() - start
-    stages = predict_duration(job, reach, expected, held_out, seconds)
-    expect(job.track, stages)
-    return describe_duration(stages)
+        check_whole_way(job, reach, conformal.inputs)

@@ -291,5 +291,4 @@ SHIFTS: dict[Kind, dict[str, Shift]] = {
     "tokens": {"shuffled-order": shuffled_order, "random-tokens": random_tokens},
     "other": {"noise": noise, "scaling": scaling, "inversion": inversion},
 }
-MOST_SHIFTS = max(map(len, SHIFTS.values()))
 NEEDS_SEVERAL = frozenset({"blur", "rotation-45", "rotation-90", "permuted-columns", "shuffled-order"})

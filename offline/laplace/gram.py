@@ -52,8 +52,3 @@ def mirror(matrix: Tensor) -> Tensor:
         corner = matrix[start:end, start:end]
         corner.copy_(corner.tril() + corner.tril(-1).T)
     return matrix
-
-
-def update_multiplications(size: int) -> int:
-    """Multiply-adds that one row costs in `Gram.flush`."""
-    return sum((end - start) * end for start, end in spans(size))

@@ -72,13 +72,6 @@ class CallOrder:
         """Those of one forward pass of one example."""
         return sum(call.multiply_adds for call in self.calls)
 
-    def forward_passes(self, names: Iterable[str], outputs: int) -> float:
-        """What one prediction costs, in forward passes of the network: 1 + K * `backward_share`.
-
-        The product with the posterior (S^2 multiply-adds an output) comes on top and depends on S alone.
-        """
-        return 1 + outputs * self.backward_share(names)
-
     def groups(self) -> dict[str, int]:
         """Parameter name -> number of its group, ascending in call order.
 

@@ -1,7 +1,7 @@
 """Progress of long work: a callable that wraps an iterable. The library is silent by default."""
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol, TypeVar, runtime_checkable
+from collections.abc import Callable, Iterable
+from typing import Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -10,29 +10,6 @@ class Track(Protocol):
     """Yield the items and report progress. `total` None: not known."""
 
     def __call__(self, items: Iterable[T], description: str, total: int | None = None) -> Iterable[T]: ...
-
-
-@runtime_checkable
-class WholeTrack(Protocol):
-    """A `Track` that knows of the whole job, too."""
-
-    def expect(self, seconds: Mapping[str, float | None]) -> None:
-        """Take the predicted seconds of each part of the job, in their order; None: not known."""
-
-    def enter(self, part: str) -> None:
-        """Begin a part."""
-
-
-def expect(track: Track, seconds: Mapping[str, float | None]) -> None:
-    """Tell a `WholeTrack` how long each part of the job will take."""
-    if isinstance(track, WholeTrack):
-        track.expect(seconds)
-
-
-def enter(track: Track, part: str) -> None:
-    """Tell a `WholeTrack` which part begins."""
-    if isinstance(track, WholeTrack):
-        track.enter(part)
 
 
 def silent(items: Iterable[T], description: str, total: int | None = None) -> Iterable[T]:  # noqa: ARG001

@@ -43,11 +43,6 @@ class Touched:
     read_elsewhere: bool = False
     entries: dict[str, int] = field(default_factory=dict)
 
-    @property
-    def is_closed(self) -> bool:
-        """Whether no derivative takes a backward pass for each output."""
-        return not self.one_by_one and not self.read_elsewhere
-
 
 @dataclass(frozen=True)
 class PriceModel:

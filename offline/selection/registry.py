@@ -9,7 +9,6 @@ function of the user's own needs neither.
 """
 
 import inspect
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -23,13 +22,11 @@ from demur.service.format.text import suggestion
 from demur.service.format.validation import refused_value
 
 from ..config import strategy_name
-from ..data.shifts import MOST_SHIFTS
 from .context import SelectionContext
 from .places import affordable_weights
-from .sample import SCORE_EXAMPLES
 from .strategies.auto import last_layers
 from .strategies.gradient import gradient
-from .strategies.novelty import NOVELTY_EXAMPLES, novelty_sampling
+from .strategies.novelty import novelty_sampling
 from .strategies.random_weights import random_weights
 from .strategies.wasserstein_laplace import wasserstein_laplace
 from .strategies.wasserstein_swag import wasserstein_swag
@@ -37,36 +34,32 @@ from .strategies.whole_layers import every, last_layer
 from .subnetwork import Subnetwork
 
 Options = Mapping[str, Any]
-ALL_EXAMPLES = math.inf
-SHIFTED_EXAMPLES = NOVELTY_EXAMPLES * (1 + MOST_SHIFTS)
 
 
 @dataclass(frozen=True)
 class Strategy:
     """One way to choose weights, and what it needs.
 
-    choose: (context, **options) -> `Subnetwork`. examples: how many it differentiates with its default options,
-    `ALL_EXAMPLES`, or None where that is not known beforehand. diagonal: whether it takes squared derivatives in all
-    weights of the network. whole: whether it takes whole layers, so that S is the most it may have. reach: the weights
-    that it may choose.
+    choose: (context, **options) -> `Subnetwork`. diagonal: whether it takes squared derivatives in all weights of the
+    network. whole: whether it takes whole layers, so that S is the most it may have. reach: the weights that it may
+    choose.
     """
 
     choose: Callable[..., Subnetwork]
-    examples: float | None
     diagonal: bool = False
     whole: bool = False
     reach: Callable[[SelectionContext], Tensor] = attrgetter("candidate_weights")
 
 
 STRATEGIES: Mapping[str, Strategy] = {
-    "auto": Strategy(last_layers, 0, reach=affordable_weights),
-    "wasserstein-swag": Strategy(wasserstein_swag, None),
-    "wasserstein-laplace": Strategy(wasserstein_laplace, ALL_EXAMPLES, diagonal=True),
-    "gradient": Strategy(gradient, SCORE_EXAMPLES, diagonal=True),
-    "novelty-sampling": Strategy(novelty_sampling, SHIFTED_EXAMPLES, diagonal=True),
-    "random": Strategy(random_weights, 0),
-    "last-layer": Strategy(last_layer, 0, whole=True),
-    "all": Strategy(every, 0, whole=True),
+    "auto": Strategy(last_layers, reach=affordable_weights),
+    "wasserstein-swag": Strategy(wasserstein_swag),
+    "wasserstein-laplace": Strategy(wasserstein_laplace, diagonal=True),
+    "gradient": Strategy(gradient, diagonal=True),
+    "novelty-sampling": Strategy(novelty_sampling, diagonal=True),
+    "random": Strategy(random_weights),
+    "last-layer": Strategy(last_layer, whole=True),
+    "all": Strategy(every, whole=True),
 }
 
 
@@ -74,7 +67,7 @@ def strategy_of(selection: str | Callable[..., Any]) -> Strategy:
     """The strategy of this name, or that of a function from the context and the options to positions."""
     if isinstance(selection, str):
         return STRATEGIES[selection]
-    return Strategy(lambda context, **options: _checked(selection(context, **options), context), None)
+    return Strategy(lambda context, **options: _checked(selection(context, **options), context))
 
 
 def check_options(selection: str | Callable[..., Any], options: Options) -> None:

@@ -12,8 +12,6 @@ from torch import Tensor, nn
 from demur.offline.data.likelihood import Classification
 from demur.offline.estimate.memory import MemoryPlan, plan_memory, readable
 from demur.offline.estimate.stage_memory import Stage, copies
-from demur.offline.estimate.timing import seconds_per_example
-from demur.offline.jacobian.plan import make_jacobian
 from demur.offline.network.model_copy import private_copy
 from demur.offline.network.weights import WeightLayout
 from demur.offline.runtime.available_memory import AVAILABLE_SHARE, available_memory, default_budget
@@ -235,19 +233,6 @@ def test_a_machine_without_proc_has_half_its_memory(tmp_path: Path) -> None:
 
 def test_the_default_is_a_share_of_what_is_free() -> None:
     assert 0 < default_budget(CPU) < available_memory() / AVAILABLE_SHARE
-
-
-# --------------------------------------------------------------------------- time
-
-
-def test_the_time_of_an_example_comes_from_the_clock() -> None:
-    """A clock that ticks once a reading: one tick for the update, one for the chunk."""
-    ticks = iter(range(100))
-    example = CASE.data(2)[0]
-    layout = WeightLayout.of(CASE.model())
-    jacobian = make_jacobian(private_copy(CASE.model(), CPU), layout, torch.arange(20), example)
-    seconds = seconds_per_example(jacobian, example, Classification(10), 4, clock=lambda: float(next(ticks)))
-    assert seconds == pytest.approx(1 / 4 + 10 / 256)
 
 
 @pytest.mark.parametrize(

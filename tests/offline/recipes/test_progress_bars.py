@@ -14,7 +14,6 @@ import pytest
 from typer.testing import CliRunner
 
 from demur.cli import app
-from demur.offline.estimate.duration import describe_duration
 
 ROOT = Path(__file__).parents[3]
 COMMAND = Path(sys.executable).with_name("demur")
@@ -87,7 +86,6 @@ def check_stages(lines: list[str], selection: tuple[str, ...]) -> None:
     assert len(set(once)) == len(once), lines
     assert {"Trial export", *selection, "Curvature", "Export to ONNX", "Verification"} <= set(names), lines
     assert sum("predicted at most" in line for line in lines) == 1
-    assert sum(line.startswith("time: about") for line in lines) == 1
 
 
 @pytest.mark.slow
@@ -98,9 +96,6 @@ def test_without_a_terminal_every_stage_is_one_line(tmp_path: Path, monkeypatch:
     lines = done.stdout.splitlines()
     check_stages(lines, SELECTION)
     assert "\x1b" not in done.stdout
-    (time,) = (line for line in lines if line.startswith("time: about"))
-    assert "export and verification" in time
-    assert lines.index(time) < next(i for i, line in enumerate(lines) if "Live weights" in line)
     assert lines[-2:] == ["Report: bundle/report.html", "Serve it: demur serve bundle"]
 
 
@@ -112,20 +107,7 @@ def test_in_a_terminal_the_running_stage_is_seen(
     written = in_terminal([str(COMMAND), *write(tmp_path, *options)], tmp_path, columns)
     check_stages(lines_of(written), selection)
     drawn = [ESCAPES.sub("", line) for line in re.split(r"[\r\n]+", written)]
-    assert [line for line in drawn if re.search(r"The whole fit.* \d+ %.* s left", line)], "the whole was never drawn"
     running = [line for line in drawn if re.search(r"Trial export.* 0/1", line)]
     assert running, "the running stage was never drawn"
     assert all(len(line.rstrip()) <= columns for line in running)
     assert not [line for line in drawn if line.strip() == "..."], "the running stage hides"
-
-
-def test_the_whole_time_is_told_by_stage() -> None:
-    known = {"selection": 300.0, "curvature": 420.0, "held-out data": 0.1, "export and verification": 30.0}
-    assert describe_duration(known) == (
-        "time: about 13 min (selection 5 min, curvature 7 min, export and verification 30 s)"
-    )
-    unknown = known | {"selection": None, "curvature": None}
-    assert describe_duration(unknown) == (
-        "time: about 30 s (export and verification 30 s), without the selection and the curvature, whose time is not "
-        "known beforehand"
-    )
