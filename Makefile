@@ -82,7 +82,6 @@ coverage: .venv/dev.stamp
 	$(BIN)/coverage report
 
 check: .venv/dev.stamp
-	$(BIN)/python .ci/lines.py
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -92,6 +91,7 @@ check: .venv/dev.stamp
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/kubernetes-validate --quiet --strict $(addprefix deploy/kubernetes/,demur.yaml scaling.yaml dashboards.yaml)
 	$(BIN)/pre-commit validate-config
+	$(BIN)/python .ci/lines.py
 
 hooks: .venv/dev.stamp
 	$(BIN)/pre-commit install

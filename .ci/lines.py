@@ -1,6 +1,6 @@
 """Count the product's lines: `lines.py [ROOT]`. Ends with status 1 where there are more than `tool.demur.lines` of
 pyproject.toml, a number that is lowered by whoever makes the product smaller, and raised only in a commit of its own
-that says what for. Pages and what is generated do not count.
+that says what for. Every file counts but pages and what is generated or drawn.
 """
 
 import sys
@@ -10,15 +10,25 @@ from collections.abc import Iterator
 from pathlib import Path
 
 FOLDERS = "service", "offline", "demur"
-KINDS = {".py": "Python", ".js": "JavaScript", ".html": "templates and styles", ".css": "templates and styles"}
+LINKS = {Path("demur/service"), Path("demur/offline")}
+LEFT_OUT = {".md", ".json", ".svg", ".pyc", ".typed"}
+WIDEST = 200  # characters of a line
 
 
 def counted(root: Path) -> Iterator[tuple[str, str, int]]:
-    """Folder, kind and lines of each file; links to other folders are not followed."""
+    """Folder, ending and lines of each file; raises SystemExit where a file cannot be counted."""
     for folder in FOLDERS:
+        if not (root / folder).is_dir():
+            raise SystemExit(f"{folder}: found no such folder, expected one of the product's")
         for file in (root / folder).rglob("*"):
-            if file.suffix in KINDS and file.is_file():
-                yield folder, KINDS[file.suffix], len(file.read_text().splitlines())
+            name = file.relative_to(root)
+            if file.is_symlink() and name not in LINKS:
+                raise SystemExit(f"{name}: found a link, behind which nothing is counted; move what it leads to here")
+            if file.is_file() and file.suffix not in LEFT_OUT:
+                lines = file.read_text().splitlines()
+                if any(len(line) > WIDEST for line in lines):
+                    raise SystemExit(f"{name}: found a line of more than {WIDEST} characters; break it")
+                yield folder, file.suffix, len(lines)
 
 
 def main(root: Path) -> None:
@@ -29,7 +39,7 @@ def main(root: Path) -> None:
         by_kind[kind] += lines
     limit = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["demur"]["lines"]
     total = by_folder.total()
-    parts = (", ".join(f"{name} {count:,}" for name, count in counts.items()) for counts in (by_folder, by_kind))
+    parts = (", ".join(f"{name} {count:,}" for name, count in sorted(each.items())) for each in (by_folder, by_kind))
     print(f"product: {total:,} lines of at most {limit:,} ({'; '.join(parts)})")
     if total > limit:
         raise SystemExit(

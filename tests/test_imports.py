@@ -4,45 +4,85 @@ another package holds, by its full name.
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.support.server import ROOT
 
 PACKAGES = {"service": "demur.service", "offline": "demur.offline", "demur": "demur"}
-OTHERS = "demur.service", "demur.offline"  # below `demur` by their names, but packages of their own
 TEMPLATES = ROOT / "demur" / "templates"  # recipes, as users write them
 
 
-def modules(folder: str) -> list[Path]:
-    """Links to other packages are not followed."""
-    return [file for file in sorted((ROOT / folder).rglob("*.py")) if TEMPLATES not in file.parents]
+def package_of(module: str) -> str | None:
+    """Which of the three a module belongs to by its full name; "demur" for the facade alone."""
+    parts = module.split(".")
+    if parts[0] != "demur":
+        return parts[0] if parts[0] in PACKAGES else None  # found from the root of a checkout, and only there
+    return ".".join(parts[:2]) if ".".join(parts[:2]) in PACKAGES.values() else "demur"
 
 
-def named(file: Path) -> Iterator[tuple[int, int, str]]:
-    """Line, level (0: absolute) and module of each import."""
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.ImportFrom):
-            yield node.lineno, node.level, node.module or ""
-        elif isinstance(node, ast.Import):
-            yield from ((node.lineno, 0, alias.name) for alias in node.names)
+def named(text: str, own: list[str]) -> Iterator[tuple[int, bool, str]]:
+    """Line, whether it is relative, and the full name of each thing that a module in the package `own` imports."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, False, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = own[: len(own) - node.level + 1] if node.level else []
+            module = [*base, *(node.module or "").split(".")] if node.module else base
+            yield from ((node.lineno, node.level > 0, ".".join([*module, alias.name])) for alias in node.names)
 
 
-def within(module: str, package: str) -> bool:
-    return f"{module}.".startswith(f"{package}.")
+def wrong(text: str, package: str, own: list[str]) -> list[str]:
+    """Imports that are absolute within the package, relative across packages, or of a bare `service` or `offline`."""
+    found = [(line, relative, name, package_of(name)) for line, relative, name in named(text, own)]
+    return [
+        f"{line}: {name}"
+        for line, relative, name, of in found
+        if of is not None and (of != package if relative else of == package or of in PACKAGES.keys() - {"demur"})
+    ]
 
 
 @pytest.mark.parametrize("folder", PACKAGES)
 def test_a_package_imports_its_own_modules_relatively_and_others_by_name(folder: str) -> None:
-    package = PACKAGES[folder]
-    elsewhere = [name for name in OTHERS if name != package]
-    found = []
-    for file in modules(folder):
-        depth = len(file.relative_to(ROOT / folder).parts)
-        for line, level, module in named(file):
-            own = within(module, package) and not any(within(module, name) for name in elsewhere)
-            leaves = level > depth or (level == depth and module.partition(".")[0] in PACKAGES and folder == "demur")
-            if leaves if level else own:
-                found.append(f"{file.relative_to(ROOT)}:{line}: {'.' * level}{module}")
-    assert found == []
+    found = {}
+    for file in sorted((ROOT / folder).rglob("*.py")):
+        inside = file.relative_to(ROOT / folder)
+        if TEMPLATES not in file.parents:
+            found[str(inside)] = wrong(
+                file.read_text(), PACKAGES[folder], [*PACKAGES[folder].split("."), *inside.parts[:-1]]
+            )
+    assert {name: lines for name, lines in found.items() if lines} == {}
+    assert len(found) > 20
+
+
+@pytest.mark.parametrize(
+    ("text", "package"),
+    [
+        ("import demur.service.app", "demur.service.http"),
+        ("from demur.service.app import x", "demur.service.http"),
+        ("from demur import service", "demur.service.http"),
+        ("from service.app import x", "demur.service.http"),
+        ("from ...offline import x", "demur.service.http"),
+        ("from demur.card import x", "demur.scoring"),
+        ("import demur", "demur.scoring"),
+        ("from .. import offline", "demur.scoring"),
+        ("from ..service.app import x", "demur.scoring"),
+    ],
+)
+def test_what_is_wrong_is_found(text: str, package: str) -> None:
+    assert wrong(text, str(package_of(package)), package.split("."))
+
+
+@pytest.mark.parametrize(
+    ("text", "package"),
+    [
+        ("from ..app import x", "demur.service.http"),
+        ("from . import x", "demur.service.http"),
+        ("from demur.service.app import x", "demur.offline.fit"),
+        ("from ..card import x", "demur.scoring"),
+        ("from demur.service import x", "demur.scoring"),
+        ("import numpy", "demur.scoring"),
+    ],
+)
+def test_what_is_right_passes(text: str, package: str) -> None:
+    assert not wrong(text, str(package_of(package)), package.split("."))

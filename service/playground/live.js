@@ -34,7 +34,9 @@ export class Live {
     place.append(element("h2", {}, "What it answers others"), this.tiles,
       element("h3", {}, "P-values of the examples"), this.svg,
       element("div", { class: "ends note" }, element("span", {}, "0"), element("span", {}, "p-value"), element("span", {}, "1")),
-      element("p", { class: "note" }, "A bar for each tenth, with its share of the examples. On data like the held-out examples all are as high as the dashed line, 10 %; a high one at the left is foreign inputs. What this page asks while you try the model is not counted."));
+      element("p", { class: "note" }, "A bar for each tenth, with its share of the examples. On data like the held-out "
+        + "examples all are as high as the dashed line, 10 %; a high one at the left is foreign inputs. What this page "
+        + "asks while you try the model is not counted."));
   }
 
   show(shown) {
