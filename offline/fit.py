@@ -2,6 +2,7 @@
 
 import logging
 import os
+import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -245,12 +246,17 @@ def _usable_path(out: str | Path) -> Path:
 
 @contextmanager
 def _prepared(model: object, train_loader: Batches, config: FitConfig, track: Track) -> Iterator[Job]:
-    """The job, inside its process group; torch's random state follows the seed and is restored afterwards."""
+    """The job, inside its process group; torch's random state follows the seed, and it and Python's are restored
+    afterwards: the import of a library may draw a number."""
     device = local_device(resolve_device(config.device))
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), process_group(device) as distributed:
-        torch.manual_seed(config.seed)
-        job = prepare(model, train_loader, config, device, distributed, track)
-        yield job
+    drawn = random.getstate()
+    try:
+        cuda = [device] if device.type == "cuda" else []
+        with torch.random.fork_rng(devices=cuda), process_group(device) as distributed:
+            torch.manual_seed(config.seed)
+            yield prepare(model, train_loader, config, device, distributed, track)
+    finally:
+        random.setstate(drawn)
 
 
 def _checkpoint(job: Job, destination: Path, say: Say) -> Checkpoint:

@@ -5,6 +5,7 @@ no rewriting of their own (grid_sampler_2d_backward), or depend on the data (tha
 function itself is then replaced, while tracing, by others that compute the same.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -204,6 +205,40 @@ def magnitude(x: Tensor) -> Tensor:
     return size
 
 
+def atan2(y: Tensor, x: Tensor) -> Tensor:
+    """The angle of (x, y) in [-pi, pi], by the arc tangent of the smaller over the larger; a zero's sign counts."""
+    steep = y.abs() > x.abs()
+    over, under = torch.where(steep, x, y), torch.where(steep, y, x)
+    angle = torch.atan(over / torch.where(under == 0, torch.ones_like(under), under))
+    below, left = _is_negative(y), _is_negative(x)
+    half = torch.where(below, -torch.pi / 2, torch.pi / 2)
+    return torch.where(steep, half - angle, angle + torch.where(left, 2 * half, 0.0))
+
+
+def _is_negative(x: Tensor) -> Tensor:
+    """Whether it is below zero, or the zero that divides 1 into -inf."""
+    return (x < 0) | ((x == 0) & (1 / x.detach() < 0))
+
+
+def angle(x: Tensor) -> Tensor:
+    """That of a number with the positive axis."""
+    if x.is_complex():
+        return atan2(torch.view_as_real(x)[..., 1], torch.view_as_real(x)[..., 0])
+    return torch.where(x < 0, torch.pi, torch.zeros_like(x))
+
+
+def logaddexp(x: Tensor, other: Tensor) -> Tensor:
+    """log(e^x + e^other) from the larger one, which exponentiates nothing that is large."""
+    apart = torch.where(x == other, torch.zeros_like(x), x - other)  # two that are -inf are equal
+    return torch.maximum(x, other) + F.softplus(-torch.abs(apart))
+
+
+def logaddexp2(x: Tensor, other: Tensor) -> Tensor:
+    """log2(2^x + 2^other), likewise."""
+    log2 = math.log(2)
+    return logaddexp(x * log2, other * log2) / log2
+
+
 WRITING = (
     torch.scatter,
     Tensor.scatter,
@@ -247,4 +282,14 @@ REPLACEMENTS: dict[Any, Callable[..., Any]] = {
     Tensor.unfold: unfold,
     torch.abs: magnitude,
     Tensor.abs: magnitude,
+    torch.atan2: atan2,
+    torch.arctan2: atan2,
+    Tensor.atan2: atan2,
+    Tensor.arctan2: atan2,
+    torch.angle: angle,
+    Tensor.angle: angle,
+    torch.logaddexp: logaddexp,
+    Tensor.logaddexp: logaddexp,
+    torch.logaddexp2: logaddexp2,
+    Tensor.logaddexp2: logaddexp2,
 }

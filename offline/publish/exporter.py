@@ -4,15 +4,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from demur.service.bundle import RejectedShare, Verification
 
 from ..data.typical_rows import Rows
+from ..export.differing_operator import differing_operator
 from ..export.graph import export_variance
-from ..export.verify import Truth, verify
+from ..export.verify import Truth, VerificationError, verify
 from ..job import Job
+from ..laplace.outcomes import Predicted
 from ..runtime.progress import one_step
+from .every_example import FAR, EveryExample
 from .fitted import Fitted
 from .foreign_rejection import foreign_rejection
 from .plain_answers import PlainAnswers, WholePosterior
@@ -53,18 +58,41 @@ class OnnxExporter:
         return export_variance(form.jacobian, job.example, outputs, form.factor, weights, share)
 
     def measure(self, job: Job, fitted: Fitted, folder: Path) -> Measured:
-        """Verification and foreign inputs."""
-        full = _plain_answers(job, fitted)
+        """Verification, of all held-out examples and precisely of those that are furthest off, and foreign inputs."""
+        calibrated = fitted.calibrated
+        halves = [*filter(None, [calibrated.tuning]), Predicted(calibrated.data, calibrated.prediction)]
+        every = EveryExample.served(folder, halves, job.track)
+        full = _plain_answers(job, fitted, every.furthest(VERIFY_EXAMPLES))
         truth = full.truth()
-        verification = one_step(job.track, "Verification", lambda: verify(folder, truth, lambda: full.rounding(truth)))
+        try:
+            verification = one_step(
+                job.track, "Verification", lambda: verify(folder, truth, lambda: full.rounding(truth))
+            )
+        except VerificationError as error:
+            raise VerificationError(f"{error}{_where(every, job)}") from None
+        every.check()
         inputs, seed = fitted.calibrated.data.inputs, job.config.seed
         rejection = one_step(job.track, "Foreign inputs", lambda: foreign_rejection(folder, inputs, seed))
         typical = usual_rows(fitted.description.typical, folder)
         return Measured(verification, rejection, _imprecise(truth), typical)
 
 
-def _plain_answers(job: Job, fitted: Fitted) -> PlainAnswers:
-    inputs, form = fitted.calibrated.data.inputs[:VERIFY_EXAMPLES], fitted.form
+def _where(every: EveryExample, job: Job) -> str:
+    """Which held-out examples are far off, and the operator that makes them so; nothing where none is."""
+    far = np.flatnonzero(every.off > FAR)
+    if not len(far):
+        return ""
+    order = np.random.default_rng(job.config.seed).permutation(len(every.off))  # as they were split
+    operator = differing_operator(job.network, every.inputs[torch.as_tensor(far[:VERIFY_EXAMPLES])])
+    cause = "" if operator is None else f"; the operator {operator} gives other numbers in ONNX: replace it by others"
+    return (
+        f". So it is for {len(far)} of {len(every.off)} held-out examples, the first of them number "
+        f"{order[far].min()} of calibration_loader, counted from 0{cause}"
+    )
+
+
+def _plain_answers(job: Job, fitted: Fitted, inputs: Tensor) -> PlainAnswers:
+    form = fitted.form
     whole = None if form.reduced is None else WholePosterior(fitted.inference.factor, form.reduced.error_bound)
     return PlainAnswers(job, form.jacobian, form.posterior, inputs, whole, fitted.inference.added_weights)
 

@@ -20,7 +20,7 @@ from ..network.finite import check_finite_jacobian, check_finite_outputs
 from ..network.model_copy import highest_precision, private_copy
 from ..runtime.arrays import Array, to_numpy
 
-VERIFIED = "the verification batch, the first held-out examples that set the threshold,"
+VERIFIED = "the verification batch, held-out examples,"
 ROUNDING_STEP = 1e-6  # relative; float32 rounds to 6e-8, and a sum of many terms to a multiple of that
 
 

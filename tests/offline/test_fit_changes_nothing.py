@@ -1,8 +1,10 @@
 """fit_bundle changes nothing that is the user's, and leaves nothing behind where it fails or is interrupted."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -16,6 +18,8 @@ import demur.offline.publish.exporter
 import demur.offline.publish.plain_answers
 import demur.offline.selection.select
 from demur.offline import fit_bundle
+from demur.offline.laplace.outcomes import Predicted
+from demur.offline.publish.every_example import EveryExample
 from demur.service.bundle import read_bundle
 from tests.support.small_fit import CONFIG, Stop, batches, captured, network, skip_export, state
 
@@ -58,6 +62,11 @@ STAGES = {
 }
 
 
+def as_torch(_: Path, halves: Sequence[Predicted], __: object) -> EveryExample:
+    inputs = torch.cat([half.data.inputs for half in halves])
+    return EveryExample(inputs, np.zeros(len(inputs)), np.zeros(len(inputs)))
+
+
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_failing_stage_changes_nothing_and_leaves_nothing_behind(
     stage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -69,6 +78,7 @@ def test_a_failing_stage_changes_nothing_and_leaves_nothing_behind(
         monkeypatch.setattr(demur.offline.fit, "check_whole_way", lambda *_: None)
         monkeypatch.setattr(demur.offline.publish.exporter, "export_variance", lambda *_: (b"graph", 18))
         monkeypatch.setattr(demur.offline.publish.exporter, "verify", lambda *_: None)
+        monkeypatch.setattr(EveryExample, "served", as_torch)
     else:
         skip_export(monkeypatch)
     monkeypatch.setattr(STAGES[stage], stage, fails)

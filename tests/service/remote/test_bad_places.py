@@ -79,6 +79,8 @@ def test_ctrl_c_ends_a_fetch_from_a_bucket(tmp_path: Path) -> None:
             AWS_ENDPOINT_URL=f"http://127.0.0.1:{port}", AWS_ACCESS_KEY_ID="x", AWS_SECRET_ACCESS_KEY="x"
         )
         code = (
+            "import signal\n"
+            "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # in the background a shell ignores it
             "import demur.service.remote.object_store as o, threading\n"
             "start = threading.Thread.start\n"
             "threading.Thread.start = lambda self: (start(self), print('fetching', flush=True))\n"

@@ -1,0 +1,70 @@
+"""Every held-out example as it is served, beside torch's answer: a graph may be wrong for a few inputs only."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from demur.service.inference.predictor import Prediction, Predictor
+
+from ..export.verify import VerificationError
+from ..laplace.outcomes import Predicted
+from ..runtime.arrays import Array, to_numpy
+from ..runtime.progress import Track
+
+BLOCK = 256  # examples at once
+FAR = 1e-3  # relative, of a mean: float32 rounds to a hundredth of that
+# Where rounding moves a unit over its kink, a derivative jumps, and with it a variance: seldom, and seldom by much.
+MOVED, MOVED_SHARE = 0.02, 0.01
+
+
+@dataclass(frozen=True)
+class EveryExample:
+    """inputs (n, *shape); off (n,): how far the means served are from torch's, relative to the example's largest, or to
+    that of a typical example where that is more; moved (n,): how far the largest probability, or relative the standard
+    deviation, is off."""
+
+    inputs: Tensor
+    off: Array
+    moved: Array
+
+    @classmethod
+    def served(cls, folder: Path, halves: Sequence[Predicted], track: Track) -> "EveryExample":
+        """Predicted by the bundle in `folder`; halves: with torch's predictions."""
+        predictor = Predictor.load(folder)
+        inputs = torch.cat([half.data.inputs for half in halves])
+        blocks = track(torch.split(inputs, BLOCK), "Every held-out example", -(-len(inputs) // BLOCK))
+        found = Prediction.concatenate([predictor.predict(to_numpy(block)) for block in blocks])
+        expected = [half.prediction for half in halves]
+        mean = np.concatenate([one.mean for one in expected]).astype(np.float64)
+        size = np.abs(mean).max(axis=1)
+        off = np.abs(found.mean - mean).max(axis=1) / np.maximum(size, max(float(np.median(size)), 1e-30))
+        spread = [_spread(one) for one in (found, *expected)]
+        moved = np.abs(spread[0] / np.concatenate(spread[1:]) - 1).max(axis=1)
+        return cls(inputs, *(np.where(np.isfinite(each), each, np.inf) for each in (off, moved)))
+
+    def furthest(self, count: int) -> Tensor:
+        """The inputs (count, *shape) whose means are furthest off, in their order."""
+        return self.inputs[torch.as_tensor(np.sort(np.argsort(-self.off, kind="stable")[:count]))]
+
+    def check(self) -> None:
+        """`VerificationError` where probabilities, or standard deviations, are others than torch's, and more often than
+        rounding explains."""
+        count = int((self.moved > MOVED).sum())
+        if count > max(1, MOVED_SHARE * len(self.moved)):
+            raise VerificationError(
+                f"verification: the uncertainty served differs from torch's by more than {100 * MOVED:.0f} % for "
+                f"{count} of {len(self.moved)} held-out examples, expected at most {100 * MOVED_SHARE:.0f} % of them; "
+                "nothing was published. A larger prior_precision or fewer weights make the posterior better conditioned"
+            )
+
+
+def _spread(prediction: Prediction) -> Array:
+    """(n, K): of a classification 1 + the probabilities, of a regression the standard deviations."""
+    if prediction.probabilities is not None:
+        return 1 + prediction.probabilities.astype(np.float64)
+    assert prediction.std is not None
+    return prediction.std.astype(np.float64)
