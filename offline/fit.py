@@ -2,7 +2,6 @@
 
 import logging
 import os
-import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -44,6 +43,7 @@ from .publish.served_form import check_size, choose_form
 from .runtime.arrays import to_numpy
 from .runtime.checkpoint import Checkpoint, checkpoint_folder
 from .runtime.distributed import local_device, process_group
+from .runtime.plain_torch import plain_torch
 from .runtime.progress import Track, length_of, silent
 from .runtime.resume import job_fingerprint, tensors_digest
 from .selection.registry import check_options
@@ -59,6 +59,7 @@ def quiet(line: str) -> None:
     """Say nothing."""
 
 
+@plain_torch()
 def fit_bundle(
     model: Any,
     train_loader: Any,
@@ -93,6 +94,8 @@ def fit_bundle(
 
     A job that was killed resumes where it stopped, from the folder `.NAME.checkpoint` next to `out`. Under torchrun
     every process calls this; each takes its share of the data, and the first one writes.
+
+    What the caller has set of torch (gradients, default type, autocast and others) neither counts nor changes.
 
     Returns the bundle's path. Raises `ValueError` or `TypeError` for input that cannot be used, and the exceptions that
     `offline` exports: `CheckpointError`, `ExportError`, `VerificationError`, `FactorizationError`, `NotFiniteError`,
@@ -175,6 +178,7 @@ def fit_bundle(
     return destination
 
 
+@plain_torch()
 def dry_run(
     model: Any,
     train_loader: Any,
@@ -246,17 +250,11 @@ def _usable_path(out: str | Path) -> Path:
 
 @contextmanager
 def _prepared(model: object, train_loader: Batches, config: FitConfig, track: Track) -> Iterator[Job]:
-    """The job, inside its process group; torch's random state follows the seed, and it and Python's are restored
-    afterwards: the import of a library may draw a number."""
+    """The job, inside its process group; torch's random state follows the seed and is restored afterwards."""
     device = local_device(resolve_device(config.device))
-    drawn = random.getstate()
-    try:
-        cuda = [device] if device.type == "cuda" else []
-        with torch.random.fork_rng(devices=cuda), process_group(device) as distributed:
-            torch.manual_seed(config.seed)
-            yield prepare(model, train_loader, config, device, distributed, track)
-    finally:
-        random.setstate(drawn)
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), process_group(device) as distributed:
+        torch.manual_seed(config.seed)
+        yield prepare(model, train_loader, config, device, distributed, track)
 
 
 def _checkpoint(job: Job, destination: Path, say: Say) -> Checkpoint:

@@ -1,5 +1,6 @@
 """Texts and the tokenizer that users give -> what the network takes, and the bundle's tokenizer.json."""
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -41,7 +42,8 @@ class TextEncoder:
         given = _Given.of(tokenizer)
         own: int | None = getattr(network, "input_length", None)
         reader = given.reader(given.length(texts, positions_of(network)) if own is None else own)
-        given.check_alike(reader, texts[:COMPARED])
+        for start in range(0, len(texts), BLOCK):
+            given.check_alike(reader, texts[start : start + BLOCK])
         return cls(reader, None if network is None else given.taken_by(network))
 
     @classmethod
@@ -140,11 +142,13 @@ class _Given:
     """A user's tokenizer: its file, how it fills, and the most tokens of a text; fixed: the length to which it always
     fills, if any.
 
-    names: of the inputs that it makes; source: the tokenizer itself.
+    cutting: how it cuts, where its file does not say; names: of the inputs that it makes; source: the tokenizer itself,
+    or a copy without what earlier calls have left in it.
     """
 
     data: bytes
     filling: Mapping[str, Any]
+    cutting: Mapping[str, Any]
     most: int
     fixed: int | None
     names: Sequence[str]
@@ -155,13 +159,23 @@ class _Given:
         backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
         if not callable(getattr(backend, "to_str", None)):
             raise TypeError(f"tokenizer: found {type(tokenizer).__name__}, expected {EXPECTED}")
-        own, cut = backend.padding or {}, backend.truncation or {}
+        if backend is not tokenizer:
+            # How long its last call made texts is no setting, and asking it changes that: a copy is asked.
+            tokenizer = copy.deepcopy(tokenizer)
+            backend = tokenizer.backend_tokenizer
+            backend.no_truncation()
+            backend.no_padding()
+        own, cut, cutting = backend.padding or {}, backend.truncation or {}, {}
         filling = {name: own[name] for name in ("direction", "pad_id", "pad_type_id", "pad_token") if name in own}
         most = MOST_TOKENS
         if backend is not tokenizer:
             if tokenizer.pad_token is None:
                 found = f"tokenizer: found {type(tokenizer).__name__} without a token that fills"
                 raise ValueError(f"{found}, expected one; set tokenizer.pad_token, as for training")
+            if getattr(tokenizer, "split_special_tokens", False):
+                found = "tokenizer: found split_special_tokens=True, which its file cannot hold"
+                raise ValueError(f"{found}; give the data as tokens, and leave it out")
+            cutting = {"direction": tokenizer.truncation_side}
             filling = {
                 "direction": tokenizer.padding_side,
                 "pad_id": tokenizer.pad_token_id,
@@ -176,7 +190,13 @@ class _Given:
             )
         names = list(getattr(tokenizer, "model_input_names", ("input_ids", "attention_mask")))
         return cls(
-            backend.to_str().encode(), filling, cut.get("max_length") or most, own.get("length"), names, tokenizer
+            backend.to_str().encode(),
+            filling,
+            cutting,
+            cut.get("max_length") or most,
+            own.get("length"),
+            names,
+            tokenizer,
         )
 
     def length(self, texts: Sequence[str], positions: int | None) -> int:
@@ -198,7 +218,7 @@ class _Given:
     def reader(self, length: int) -> TextReader:
         """One that cuts and fills to this length."""
         tokenizer = tokenizer_of(self.data)
-        own = dict(tokenizer.truncation or {})
+        own = {**(tokenizer.truncation or {}), **self.cutting}
         cut = min(own.pop("max_length", length), length)
         tokenizer.enable_truncation(max_length=cut, **own)
         tokenizer.enable_padding(length=length, **self.filling)

@@ -66,6 +66,11 @@ def copied_model(model: nn.Module, device: torch.device) -> nn.Module:
             raise UnsupportedModelError(
                 f"model: found the complex tensor {name!r}, expected real ones; store its two parts"
             )
+        if tensor.layout != torch.strided:
+            raise UnsupportedModelError(
+                f"model: found the tensor {name!r} of layout {tensor.layout}, expected one that is dense: "
+                "tensor.to_dense()"
+            )
     try:
         copied = private_copy(model, device)
     except Exception as error:  # of any attribute's own copying

@@ -1,6 +1,7 @@
 """fit_bundle changes nothing that is the user's, and leaves nothing behind where it fails or is interrupted."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import demur.offline.selection.select
 from demur.offline import fit_bundle
 from demur.offline.laplace.outcomes import Predicted
 from demur.offline.publish.every_example import EveryExample
+from demur.offline.runtime.arrays import Array
 from demur.service.bundle import read_bundle
 from tests.support.small_fit import CONFIG, Stop, batches, captured, network, skip_export, state
 
@@ -128,3 +130,51 @@ def test_the_seed_alone_decides(monkeypatch: pytest.MonkeyPatch) -> None:
             captured(monkeypatch, network(), loader, batches(seed=1), config).fitted.subnetwork.indices.tolist()
         )
     assert chosen[0] == chosen[1] != chosen[2]
+
+
+@contextmanager
+def float64() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+CALLERS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+    "float64": float64,
+    "no gradients": torch.no_grad,
+    "inference mode": torch.inference_mode,
+    "anomaly detection": torch.autograd.detect_anomaly,
+    "autocast": lambda: torch.autocast("cpu", torch.bfloat16),
+}
+
+
+def set_by_the_caller() -> list[object]:
+    return [
+        torch.get_default_dtype(),
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        torch.is_autocast_enabled("cpu"),
+        torch.is_anomaly_enabled(),
+    ]
+
+
+def test_another_default_device_is_refused_by_name(tmp_path: Path) -> None:
+    with torch.device("meta"), pytest.raises(ValueError, match=r"get_default_device\(\): found 'meta', expected 'cpu'"):
+        fit_bundle(network(), batches(), tmp_path / "bundle", calibration_loader=batches(seed=1), config=CONFIG)
+
+
+@pytest.mark.filterwarnings("ignore:Anomaly Detection has been enabled")
+@pytest.mark.parametrize("caller", CALLERS)
+def test_what_the_caller_has_set_changes_nothing(caller: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fitted() -> Array:
+        found: Array = captured(monkeypatch, model, data, held_out, CONFIG).fitted.calibrated.mean
+        return found
+
+    model, data, held_out = network(), batches(), batches(seed=1)
+    expected = fitted()
+    with CALLERS[caller]():
+        before = set_by_the_caller()
+        np.testing.assert_array_equal(fitted(), expected)
+        assert set_by_the_caller() == before

@@ -152,6 +152,7 @@ class OwnSteps(PreTrainedTokenizerFast):
         (plain(), ValueError, r"call tokenizer.enable_padding\(pad_id="),
         (fast(pad_token=None), ValueError, r"without a token that fills, expected one; set tokenizer\.pad_token"),
         (OwnSteps(tokenizer_object=plain(), pad_token="[PAD]"), ValueError, "OwnSteps has steps of its own"),
+        (fast(split_special_tokens=True), ValueError, "found split_special_tokens=True, which its file cannot hold"),
     ],
 )
 def test_tokenizers_that_are_refused(tokenizer: Any, kind: type[Exception], words: str) -> None:
@@ -229,3 +230,33 @@ def test_data_that_are_tokens_already() -> None:
 def test_networks_that_take_no_tokens(spec: InputSpec, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         with_text(spec, fast(), None)
+
+
+def test_a_fit_leaves_the_tokenizer_and_is_not_told_by_its_last_call() -> None:
+    """transformers keeps how long the last call made texts; a longer text was cut for good."""
+    tokenizer, untouched = fast(model_max_length=64), fast(model_max_length=64)
+    tokenizer(TEXTS, truncation=True, padding="max_length", max_length=3)
+    backend = tokenizer.backend_tokenizer
+    before = backend.truncation, backend.padding
+    found = TextEncoder.of(tokenizer, TEXTS).reader
+    assert (backend.truncation, backend.padding) == before
+    assert found.data == TextEncoder.of(untouched, TEXTS).reader.data
+    assert untouched(LONG[0])["input_ids"] == fast()(LONG[0])["input_ids"]
+
+
+def test_a_text_is_cut_on_the_side_that_the_tokenizer_cuts() -> None:
+    tokenizer = fast(model_max_length=4, truncation_side="left")
+    read = TextEncoder.of(tokenizer, LONG).reader.read(LONG, "texts").numbers["ids"]
+    own = fast(truncation_side="left")(LONG, truncation=True, padding="max_length", max_length=4)["input_ids"]
+    assert read.tolist() == own
+    assert read.tolist() != fast()(LONG, truncation=True, padding="max_length", max_length=4)["input_ids"]
+
+
+def test_steps_of_its_own_are_seen_in_any_text() -> None:
+    class Late(OwnSteps):
+        def __call__(self, text: Sequence[str], **options: Any) -> Any:
+            return super().__call__(text, **options) if "rare" in text else fast()(text, **options)
+
+    texts = [*TEXTS * 500, "rare"]
+    with pytest.raises(ValueError, match="Late has steps of its own"):
+        TextEncoder.of(Late(tokenizer_object=plain(), pad_token="[PAD]"), texts)

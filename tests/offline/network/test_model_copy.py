@@ -89,6 +89,18 @@ class Complex(nn.Module):
         return self.last(x @ self.spectrum.abs())
 
 
+class HasSparse(nn.Module):
+    mixing: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = nn.Linear(4, 3)
+        self.register_buffer("mixing", torch.eye(4).to_sparse())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(torch.sparse.mm(self.mixing, x.T).T)
+
+
 class Wide(nn.Module):
     """Needs float64: its factor is 1 there, and 0 in float32."""
 
@@ -203,6 +215,7 @@ class Counts(nn.Module):
         (lambda: Wrapped(takes_two_examples), ValueError, ["cannot process the inputs", "with any number of examples"]),
         (Counts, ValueError, ["changes the buffer 'calls'", "if self.training"]),
         (Complex, ValueError, ["complex tensor 'spectrum'"]),
+        (HasSparse, ValueError, ["the tensor 'mixing' of layout torch.sparse_coo", "to_dense()"]),
         (Wide, ValueError, ["between torch.float64 and float32", "1.0e+00"]),
         (normalised, ValueError, ["cannot be copied: found the attribute '0.weight'", "parametrizations"]),
         (lambda: torch.jit.script(nn.Linear(4, 3)), ValueError, ["TorchScript"]),
