@@ -12,6 +12,7 @@ import numpy as np
 from pydantic_core import from_json
 
 from demur.service.bundle import InputSpec
+from demur.service.format.json_names import NameTwice, check_names_once
 
 from .errors import ScoringError
 from .inputs import Batch, Source, checked_rows
@@ -58,7 +59,10 @@ def _lines(path: Path) -> Iterator[Line]:
             if not text.strip():
                 continue
             try:
+                check_names_once(text)
                 line = from_json(text)
+            except NameTwice as error:
+                raise ScoringError(f"{path}: line {number}: found {error}, expected each name once") from None
             except ValueError as error:
                 raise ScoringError(f"{path}: line {number}: found no JSON ({error!s:.150})") from None
             if not isinstance(line, dict):

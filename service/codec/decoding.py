@@ -13,6 +13,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, ValidationError
 
 from ..bundle import InputSpec
+from ..format.json_names import NameTwice, check_names_once
 from ..format.validation import refused_field
 from ..schemas import PredictRequest
 from .arrays import InputError, InputLimits, array_from_array, array_from_json, array_from_named, check_rows
@@ -127,7 +128,10 @@ def _shown(value: Any) -> str:
 def parse_json(body: bytes, kind: type[M]) -> M:
     """The body as a model of pydantic; raises `NotJson` and `FieldError`."""
     try:
+        check_names_once(body)
         return kind.model_validate_json(body.removeprefix(codecs.BOM_UTF8))
+    except NameTwice as error:
+        raise FieldError(f"{error.name:.80}", f"found {error}, expected each name once") from None
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         if first["type"] == "json_invalid":

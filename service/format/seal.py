@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .files import BundleError
+from .json_names import unique
 from .manifest import Manifest
 from .manifest_json import manifest_from_json, to_json
 from .rules import ManifestError
@@ -32,7 +33,7 @@ def manifest_to_bytes(manifest: Manifest) -> bytes:
 def manifest_from_bytes(file: Path, data: bytes) -> tuple[Manifest, str]:
     """The manifest in `data` and its seal; `BundleError` naming `file` where it is malformed or was changed."""
     try:
-        document = json.loads(data, parse_constant=_refuse_constant, object_pairs_hook=_object)
+        document = json.loads(data, parse_constant=_refuse_constant, object_pairs_hook=unique)
         stated = document.pop(SEAL, None) if isinstance(document, dict) else None
         manifest = manifest_from_json(document)
         found = seal(document)
@@ -47,11 +48,3 @@ def manifest_from_bytes(file: Path, data: bytes) -> tuple[Manifest, str]:
 
 def _refuse_constant(name: str) -> float:
     raise ManifestError(f"found the number {name}, expected finite numbers")
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object without duplicate keys: readers disagree which of two values counts."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ManifestError("found a key twice in one object, expected each once")
-    return found

@@ -14,6 +14,7 @@ from pydantic.dataclasses import dataclass
 from pydantic_core import to_json
 
 from ..format.files import replace_file
+from ..format.json_names import check_names_once
 from ..format.text import printable
 
 VERSIONS_FILE = "versions.json"
@@ -70,6 +71,7 @@ def read_versions(models_folder: Path) -> dict[str, Pinned]:
     try:
         if len(data) > MOST_BYTES:
             raise ValueError(f"more than {MOST_BYTES} bytes")
+        check_names_once(data)
         return ADAPTER.validate_json(data, strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]

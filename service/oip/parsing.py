@@ -9,6 +9,7 @@ from pydantic_core import from_json
 
 from ..codec.decoding import NotJson
 from ..codec.json_limits import JsonLimits, check_json_size
+from ..format.json_names import NameTwice, check_names_once
 from .errors import RequestError
 from .schemas import REFUSED_PARAMETER
 
@@ -36,7 +37,10 @@ def read_json(body: bytes, limits: JsonLimits) -> Any:
     """The values in a JSON text; a text of too many is refused before objects are made of it."""
     check_json_size(body, limits)
     try:
+        check_names_once(body)
         return from_json(body.removeprefix(codecs.BOM_UTF8))
+    except NameTwice as error:
+        raise RequestError(f"{error.name:.80}", str(error), "each name once") from None
     except ValueError as error:
         raise NotJson(f"The body is not JSON: {error!s:.200}") from None
 

@@ -69,6 +69,8 @@ BAD_REQUESTS = [
     wrong_field("both", {"inputs": GOOD, "images": ["aGVq"]}, "body"),
     wrong_field("an unknown field", {"inputs": GOOD, "colour": "red"}, "colour"),
     wrong_field("a field with a long name", {"inputs": GOOD, "x" * 100_000: 1}, "xxx"),
+    wrong_field("inputs twice", b'{"inputs": [1, 2, 3, 4], "inputs": [4, 3, 2, 1]}', "inputs"),
+    wrong_field("inputs twice, once escaped", rb'{"inputs": [1, 2, 3, 4], "\u0069nputs": [4, 3, 2, 1]}', "inputs"),
     Bad("inputs are an object", {"inputs": {"a": 1}}, where="inputs"),
     wrong_field("inputs are a text", {"inputs": "1, 2, 3, 4"}, "inputs"),
     wrong_field("inputs are a number", {"inputs": 1}, "inputs"),

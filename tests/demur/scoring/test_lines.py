@@ -72,6 +72,7 @@ def test_of_one_model_all_lines_count_whatever_its_name(tmp_path: Path) -> None:
     ("line", "problem"),
     [
         ("{", "line 2: found no JSON"),
+        ('{"inputs": [1], "inputs": [2]}', "line 2: found the name 'inputs' twice in one object"),
         ("[1]", "line 2: found list, expected a JSON object"),
         ('{"id": "x"}', "line 2: found no 'inputs'.*DEMUR_AUDIT_INPUTS=true"),
         ('{"inputs": [1, 2]}', r"line 2: inputs: found shape \(2,\), expected \(4,\)"),

@@ -37,6 +37,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         (b'{"a": {"version": "9", "canary": {"10": 1.5}}}', "found a.canary.10: Input should be less than 1"),
         (b'{"a": {"version": "9", "canary": {"10": 0.6, "11": 0.6}}}', "found shares of 1.2 in all"),
         (b'{"a": {"version": "9", "canary": {"9": 0.1}}}', "found the version '9' itself"),
+        (b'{"a": "9", "a": "10"}', "found the name 'a' twice in one object"),
         (b"\xff", "found Invalid JSON"),
         (b" " * (MOST_BYTES + 1), f"found more than {MOST_BYTES} bytes"),
     ],

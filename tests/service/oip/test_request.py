@@ -112,6 +112,11 @@ def test_what_is_not_json(body: bytes) -> None:
         parse_request(body, None, MOST)
 
 
+@pytest.mark.parametrize("body", [b'{"id": "a", "id": "b"}', rb'{"id": "a", "\u0069d": "b"}'])
+def test_a_name_twice_in_one_object(body: bytes) -> None:
+    assert refused(body).field == "id"
+
+
 def test_a_flood_of_entries_is_not_parsed() -> None:
     with pytest.raises(InputTooLarge):
         parse_request(b'{"inputs": [' + b"1," * 100_001 + b"1]}", None, MOST)
