@@ -44,13 +44,14 @@ class Source:
     """`count` inputs; `batches(start, size)` are those from `start` on, at most `size` at a time.
 
     kept: the columns of a table that each batch keeps, and their types. first: the number of the first input in the
-    file.
+    file. note: what was taken for what, where nothing said so.
     """
 
     count: int
     batches: Callable[[int, int], Iterator[Batch]]
     kept: Mapping[str, type] = field(default_factory=dict)
     first: int = 0
+    note: str = ""
 
 
 def part_of(source: Source, number: int, parts: int) -> Source:
@@ -68,7 +69,7 @@ def part_of(source: Source, number: int, parts: int) -> Source:
             if left <= 0:
                 return
 
-    return Source(end - first, batches, source.kept, first)
+    return Source(end - first, batches, source.kept, first, source.note)
 
 
 def open_array(path: Path, spec: InputSpec) -> Source:

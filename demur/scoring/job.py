@@ -109,6 +109,8 @@ def score_file(
         progress.remove_state()
     finally:
         progress.close()
+        if source.note:
+            warn(f"{path}: {source.note}")
         if strange.count:
             warn(f"{path}: {strange.text}")
         if texts is not None and texts.cut:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from demur.service.bundle import InputSpec
-from demur.service.inference.frames import places_by_name
+from demur.service.inference.frames import places_by_name, plain_name
 
 from .errors import ScoringError
 from .inputs import Array, Batch, Source, checked_rows
@@ -43,16 +43,21 @@ def open_csv(
 ) -> Source:
     """A .csv file; a header chooses columns by the bundle's feature names, if it has any. Empty lines are left out.
 
-    has_header: whether the first line is one; None: if it has all feature names, or no number at all. A line of the
-    numbers 0, 1, 2, ... may be what pandas writes for columns without names, and raises `ScoringError` then. keep: the
-    names of columns to keep as they are. texts: one column holds texts, and a header names it.
+    has_header: whether the first line is one; None: if it has all feature names, or no number at all, of which the
+    source's note tells the latter. A line of the numbers 0, 1, 2, ... may be what pandas writes for columns without
+    names, and raises `ScoringError` then. keep: the names of columns to keep as they are. texts: one column holds
+    texts, and a header names it.
     """
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
             rows = filter(None, csv.reader(file, strict=True))
             first = next(rows, [])
+            note = ""
             if has_header is None:
-                has_header = texts is not None or _is_header(first, spec, path)
+                has_header, is_sure = (True, True) if texts is not None else _is_header(first, spec, path)
+                taken = "the names of the columns" if has_header else "an example"
+                which = f"the first line, {','.join(first):.60}, was taken for {taken}"
+                note = "" if is_sure else f"{which}; --header or --no-header says what it is"
             is_header = has_header and bool(first)
             count = sum(1 for _ in rows) + (not is_header and bool(first))
     except (csv.Error, UnicodeDecodeError) as error:
@@ -82,7 +87,7 @@ def open_csv(
                 yield Batch(rows, kept=kept)
                 first += len(block)
 
-    return Source(count, batches, dict.fromkeys(layout.kept, str))
+    return Source(count, batches, dict.fromkeys(layout.kept, str), note=note)
 
 
 def open_parquet(path: Path, spec: InputSpec, keep: Sequence[str] = (), texts: TextColumn | None = None) -> Source:
@@ -196,7 +201,7 @@ def _layout(
     width = 1 if texts is not None else math.prod(spec.shape)
     if header is None:
         return _Layout(width, range(width), {}, has_header=False)
-    names = [name.strip() for name in header]
+    names = list(header)
     try:
         kept = dict(zip(keep, places_by_name(names, keep, "--keep", f"columns of {path}"), strict=True))
         if texts is not None:
@@ -257,14 +262,15 @@ def _bad_cell(
     raise AssertionError("unreachable: some cell is no number")
 
 
-def _is_header(first: list[str], spec: InputSpec, path: Path) -> bool:
+def _is_header(first: list[str], spec: InputSpec, path: Path) -> tuple[bool, bool]:
+    """Whether the line is one, and whether the bundle's feature names say so."""
     if first and first == [str(place) for place in range(len(first))]:
         found = f"found the first line {','.join(first):.60}, which is data or the numbers of columns without names"
         raise ScoringError(f"{path}: {found}; expected --header or --no-header, to tell which")
-    known = set(spec.feature_names or ())
-    return bool(first) and (
-        bool(known and known <= {cell.strip() for cell in first}) or not any(map(_is_number, first))
-    )
+    known = set(map(plain_name, spec.feature_names or ()))
+    if not first or (known and known <= set(map(plain_name, first))):
+        return bool(first), True
+    return not any(map(_is_number, first)), False
 
 
 def _is_number(cell: str) -> bool:

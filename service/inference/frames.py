@@ -1,6 +1,7 @@
 """Data frames, of pandas or another library with the same methods: columns are found by name, never by position."""
 
 import numbers
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -48,8 +49,8 @@ def frame_array(frame: Any, names: Sequence[str] | None, where: str) -> Array:
             f"{where}: found columns with names, expected an array: there are no feature names to compare them with; "
             "give frame.to_numpy(), with the columns in the order of the fit"
         )
-    places_by_name(found, names, where)
-    columns = [numbers_of(frame[name], f"{where}, column {name!r:.80}") for name in names]
+    places = places_by_name(found, names, where)
+    columns = [numbers_of(frame[found[place]], f"{where}, column {found[place]!r:.80}") for place in places]
     return _finite(np.stack(columns, axis=1, dtype=float), names, where)
 
 
@@ -67,17 +68,24 @@ def places_by_name(
     where: str,
     expected: str = "one of each name that the model was fitted on",
 ) -> list[int]:
-    """Where each of `wanted` is in `found`; `ValueError` for names that are missing or there several times."""
-    missing = [name for name in wanted if name not in found]
+    """Where each of `wanted` is in `found`, as `plain_name` has them; `ValueError` for names that are missing or there
+    several times."""
+    known, keys = list(map(plain_name, found)), list(map(plain_name, wanted))
+    missing = [name for name, key in zip(wanted, keys, strict=True) if key not in known]
     if missing:
-        others = [name for name in found if name not in wanted]
+        others = [name for name, key in zip(found, known, strict=True) if key not in keys]
         shown = ", ".join(f"{name!r:.80}{suggestion(name, others)}" for name in missing[:MAX_NAMED])
         more = f", and {len(missing) - MAX_NAMED} more" if len(missing) > MAX_NAMED else ""
         raise ValueError(f"{where}: found no column {shown}{more}, expected {expected}")
-    twice = [name for name in wanted if found.count(name) > 1]
+    twice = [name for name, key in zip(wanted, keys, strict=True) if known.count(key) > 1]
     if twice:
         raise ValueError(f"{where}: found several columns {twice[0]!r:.80}, expected one of each name")
-    return [found.index(name) for name in wanted]
+    return [known.index(key) for key in keys]
+
+
+def plain_name(name: str) -> str:
+    """A column's name as it is compared: without white space around it, and in Unicode's composed form."""
+    return unicodedata.normalize("NFC", name).strip()
 
 
 def _plain(value: Any) -> Any:

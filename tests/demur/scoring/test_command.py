@@ -107,6 +107,14 @@ def test_whether_a_table_has_a_header_can_be_said(values: Predictor, tmp_path: P
         assert said in result.output
 
 
+def test_a_guess_is_said(values: Predictor, tmp_path: Path) -> None:
+    inputs = tmp_path / "inputs.csv"
+    inputs.write_text("2021,2022,2023\n0.5,0.25,1\n")
+    result = CliRunner().invoke(app, ["score", str(values.path), str(inputs), "--out", str(tmp_path / "rows.csv")])
+    assert result.exit_code == 0
+    assert "inputs.csv: the first line, 2021,2022,2023, was taken for an example" in " ".join(result.stderr.split())
+
+
 def test_a_part_belongs_to_one_process(table: Predictor, inputs: Path, out: Path) -> None:
     held = ProgressFile(out, Job("digest", "inputs", 50, {"false_reject_rate": 0.1})).open(force=False)
     try:

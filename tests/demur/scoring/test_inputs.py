@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from demur.scoring.errors import ScoringError
+from demur.scoring.inputs import part_of
 from demur.scoring.job import open_source
 from demur.scoring.output import check_format
 from demur.service.bundle import InputSpec
@@ -50,6 +51,28 @@ def test_the_first_line_is_a_header_or_data(
     found = np.concatenate([batch.inputs.reshape(-1, 4) for batch in source.batches(0, 2)])
     assert found[-2:].tolist() == [[9, 8, 7, 6], [1, 2, 3, 4]]
     assert len(found) == count
+
+
+@pytest.mark.parametrize(
+    ("first", "spec", "stated", "note"),
+    [
+        ("a,b,c,d", FEATURE_SPEC, None, ""),
+        (" d ,c,b,a", FEATURE_SPEC, None, ""),
+        ("2021,2022,2023,2024", FEATURE_SPEC, None, "the first line, 2021,2022,2023,2024, was taken for an example"),
+        ("2021,2022,2023,2024", PLAIN, None, "was taken for an example; --header or --no-header says what it is"),
+        ('"1,5","2,5","3,5","4,5"', PLAIN, None, "the first line, 1,5,2,5,3,5,4,5, was taken for the names of the"),
+        ("2021,2022,2023,2024", PLAIN, True, ""),
+        ("2021,2022,2023,2024", PLAIN, False, ""),
+    ],
+)
+def test_what_the_first_line_was_taken_for_is_said_where_no_name_decides(
+    tmp_path: Path, first: str, spec: InputSpec, stated: bool | None, note: str
+) -> None:
+    (tmp_path / "inputs.csv").write_text(f"{first}\n9,8,7,6\n")
+    found = open_source(tmp_path / "inputs.csv", spec, stated)
+    assert note in found.note
+    assert bool(note) == bool(found.note)
+    assert part_of(found, 1, 1).note == found.note
 
 
 @pytest.mark.parametrize("first", ["0,1,2,3", "0"])

@@ -66,6 +66,14 @@ def test_frames_that_are_refused(frame: Any, message: str) -> None:
         frame_array(frame, FEATURE_SPEC.feature_names, "inputs")
 
 
+@pytest.mark.parametrize(("fitted", "given"), [(" age", "age"), ("age", "age "), ("caf\u00e9", "cafe\u0301")])
+def test_white_space_and_forms_of_letters_do_not_count(fitted: str, given: str) -> None:
+    frame = pd.DataFrame({given: [1.0], "b": [2.0]})
+    assert frame_array(frame, ["b", fitted], "inputs").tolist() == [[2.0, 1.0]]
+    with pytest.raises(ValueError, match="found several columns"):
+        places_by_name([fitted, given], [fitted], "inputs")
+
+
 def test_only_some_of_many_missing_columns_are_named() -> None:
     with pytest.raises(ValueError, match="'a0', 'a1', 'a2', 'a3', 'a4', and 95 more, expected"):
         places_by_name(["b"], [f"a{k}" for k in range(100)], "inputs")
