@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from demur.service.inference.graph import NetworkError, NetworkFailed
 from demur.service.inference.predictor import Prediction, Predictor
 
 from ..export.verify import VerificationError
@@ -23,32 +24,47 @@ MOVED, MOVED_SHARE = 0.02, 0.01
 
 @dataclass(frozen=True)
 class EveryExample:
-    """inputs (n, *shape); off (n,): how far the means served are from torch's, relative to the example's largest, or to
-    that of a typical example where that is more; moved (n,): how far the largest probability, or relative the standard
-    deviation, is off."""
+    """parts: the inputs (n, *shape), in parts; off (n,): how far the means served are from torch's, relative to the
+    example's largest, or to that of a typical example where that is more; moved (n,): how far the largest probability,
+    or relative the standard deviation, is off.
+    """
 
-    inputs: Tensor
+    parts: Sequence[Tensor]
     off: Array
     moved: Array
 
     @classmethod
     def served(cls, folder: Path, halves: Sequence[Predicted], track: Track) -> "EveryExample":
-        """Predicted by the bundle in `folder`; halves: with torch's predictions."""
-        predictor = Predictor.load(folder)
-        inputs = torch.cat([half.data.inputs for half in halves])
-        blocks = track(torch.split(inputs, BLOCK), "Every held-out example", -(-len(inputs) // BLOCK))
-        found = Prediction.concatenate([predictor.predict(to_numpy(block)) for block in blocks])
+        """Predicted by the bundle in `folder`; halves: with torch's predictions. Raises `VerificationError`."""
+        predictor, parts = Predictor.load(folder), [half.data.inputs for half in halves]
+        blocks = [block for part in parts for block in torch.split(part, BLOCK)]
+        try:
+            tracked = track(blocks, "Every held-out example", len(blocks))
+            found = Prediction.concatenate([predictor.predict(to_numpy(block)) for block in tracked])
+        except (NetworkError, NetworkFailed) as error:
+            raise VerificationError(
+                f"verification: what torch predicts, the graph does not: {error}; nothing was published"
+            ) from error
         expected = [half.prediction for half in halves]
         mean = np.concatenate([one.mean for one in expected]).astype(np.float64)
         size = np.abs(mean).max(axis=1)
         off = np.abs(found.mean - mean).max(axis=1) / np.maximum(size, max(float(np.median(size)), 1e-30))
         spread = [_spread(one) for one in (found, *expected)]
         moved = np.abs(spread[0] / np.concatenate(spread[1:]) - 1).max(axis=1)
-        return cls(inputs, *(np.where(np.isfinite(each), each, np.inf) for each in (off, moved)))
+        return cls(parts, *(np.where(np.isfinite(each), each, np.inf) for each in (off, moved)))
 
     def furthest(self, count: int) -> Tensor:
         """The inputs (count, *shape) whose means are furthest off, in their order."""
-        return self.inputs[torch.as_tensor(np.sort(np.argsort(-self.off, kind="stable")[:count]))]
+        return self.at(np.sort(np.argsort(-self.off, kind="stable")[:count]))
+
+    def at(self, places: Array) -> Tensor:
+        """The inputs at these places, ascending."""
+        found, start = [], 0
+        for part in self.parts:
+            inside = places[(start <= places) & (places < start + len(part))] - start
+            found.append(part[torch.as_tensor(inside)])
+            start += len(part)
+        return torch.cat(found)
 
     def check(self) -> None:
         """`VerificationError` where probabilities, or standard deviations, are others than torch's, and more often than

@@ -83,7 +83,7 @@ def _where(every: EveryExample, job: Job) -> str:
     if not len(far):
         return ""
     order = np.random.default_rng(job.config.seed).permutation(len(every.off))  # as they were split
-    operator = differing_operator(job.network, every.inputs[torch.as_tensor(far[:VERIFY_EXAMPLES])])
+    operator = differing_operator(job.network, every.at(far[:VERIFY_EXAMPLES]))
     cause = "" if operator is None else f"; the operator {operator} gives other numbers in ONNX: replace it by others"
     return (
         f". So it is for {len(far)} of {len(every.off)} held-out examples, the first of them number "

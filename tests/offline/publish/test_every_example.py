@@ -70,7 +70,8 @@ def test_an_edge_that_is_served_otherwise_is_refused(
 
 
 def every(off: list[float], moved: list[float]) -> EveryExample:
-    return EveryExample(torch.arange(float(len(off)))[:, None], np.array(off), np.array(moved))
+    """In two parts."""
+    return EveryExample(torch.split(torch.arange(float(len(off)))[:, None], 2), np.array(off), np.array(moved))
 
 
 def test_those_furthest_off_are_verified() -> None:
