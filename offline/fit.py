@@ -123,8 +123,8 @@ def fit_bundle(
         tuning, conformal = _split_held_out(job, held_out.batches)
         job = _with_scale(job, tuning)
         doubts = _doubts(job, model, train, tuning, conformal, names, say)
-
-        job = _with_foreign(job, foreign)
+        if foreign is not None:
+            job = replace(job, foreign=collect_foreign(foreign, job.example, job.device, job.takes.parts))
 
         # 3. estimate the memory, and try the way to onnxruntime
         for line in _estimate(job, tuning, conformal):
@@ -323,15 +323,6 @@ def _with_scale(job: Job, tuning: HeldOut) -> Job:
     given = job.config.sigma_noise
     noise, ratios = (given, None) if isinstance(given, float) else residual_noise(job.network, tuning)
     return replace(job, likelihood=replace(job.likelihood, sigma_noise=noise, ratios=ratios))
-
-
-def _with_foreign(job: Job, loader: Batches | None) -> Job:
-    """The job with the foreign data, where some are given."""
-    return (
-        job
-        if loader is None
-        else replace(job, foreign=collect_foreign(loader, job.example, job.device, job.takes.parts))
-    )
 
 
 def _accumulate(

@@ -159,16 +159,14 @@ class _Given:
         backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
         if not callable(getattr(backend, "to_str", None)):
             raise TypeError(f"tokenizer: found {type(tokenizer).__name__}, expected {EXPECTED}")
+        own, cut, cutting, most = backend.padding or {}, backend.truncation or {}, {}, MOST_TOKENS
+        filling = {name: own[name] for name in ("direction", "pad_id", "pad_type_id", "pad_token") if name in own}
         if backend is not tokenizer:
             # How long its last call made texts is no setting, and asking it changes that: a copy is asked.
-            tokenizer = copy.deepcopy(tokenizer)
+            tokenizer, own, cut = copy.deepcopy(tokenizer), {}, {}
             backend = tokenizer.backend_tokenizer
             backend.no_truncation()
             backend.no_padding()
-        own, cut, cutting = backend.padding or {}, backend.truncation or {}, {}
-        filling = {name: own[name] for name in ("direction", "pad_id", "pad_type_id", "pad_token") if name in own}
-        most = MOST_TOKENS
-        if backend is not tokenizer:
             if tokenizer.pad_token is None:
                 found = f"tokenizer: found {type(tokenizer).__name__} without a token that fills"
                 raise ValueError(f"{found}, expected one; set tokenizer.pad_token, as for training")
@@ -189,15 +187,8 @@ class _Given:
                 "tokenizer.enable_padding(pad_id=..., pad_token=...), as for training"
             )
         names = list(getattr(tokenizer, "model_input_names", ("input_ids", "attention_mask")))
-        return cls(
-            backend.to_str().encode(),
-            filling,
-            cutting,
-            cut.get("max_length") or most,
-            own.get("length"),
-            names,
-            tokenizer,
-        )
+        longest = cut.get("max_length") or most
+        return cls(backend.to_str().encode(), filling, cutting, longest, own.get("length"), names, tokenizer)
 
     def length(self, texts: Sequence[str], positions: int | None) -> int:
         """Of the inputs."""
