@@ -50,8 +50,6 @@ from .selection.registry import check_options
 from .selection.select import reachable_weights, select_subnetwork
 
 Say = Callable[[str], None]
-
-
 log = logging.getLogger("demur")
 
 
@@ -169,8 +167,7 @@ def fit_bundle(
             )
 
             # 8. publish
-            resources = tuple(memory.lines_without_budget())
-            fitted = Fitted(description, subnetwork, curvature, inference, form, calibrated, resources)
+            fitted = Fitted(description, subnetwork, curvature, inference, form, calibrated)
             _warn(publish(job, fitted, destination), say, destination)
         job.distributed.barrier()
         if job.distributed.is_main:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from demur.service.bundle import InputSpec
+from demur.service.format.text import printable
 from demur.service.inference.frames import places_by_name, plain_name
 
 from .errors import ScoringError
@@ -43,10 +44,10 @@ def open_csv(
 ) -> Source:
     """A .csv file; a header chooses columns by the bundle's feature names, if it has any. Empty lines are left out.
 
-    has_header: whether the first line is one; None: if it has all feature names, or no number at all, of which the
-    source's note tells the latter. A line of the numbers 0, 1, 2, ... may be what pandas writes for columns without
-    names, and raises `ScoringError` then. keep: the names of columns to keep as they are. texts: one column holds
-    texts, and a header names it.
+    has_header: whether the first line is one; None: if it has all feature names, or no number at all, and where no
+    feature name tells, the source's note says what the line was taken for. A line of the numbers 0, 1, 2, ... may be
+    what pandas writes for columns without names, and raises `ScoringError` then. keep: the names of columns to keep as
+    they are. texts: one column holds texts, and a header names it.
     """
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
@@ -56,7 +57,7 @@ def open_csv(
             if has_header is None:
                 has_header, is_sure = (True, True) if texts is not None else _is_header(first, spec, path)
                 taken = "the names of the columns" if has_header else "an example"
-                which = f"the first line, {','.join(first):.60}, was taken for {taken}"
+                which = f"the first line, {printable(','.join(first)):.60}, was taken for {taken}"
                 note = "" if is_sure else f"{which}; --header or --no-header says what it is"
             is_header = has_header and bool(first)
             count = sum(1 for _ in rows) + (not is_header and bool(first))
@@ -111,16 +112,17 @@ def open_parquet(path: Path, spec: InputSpec, keep: Sequence[str] = (), texts: T
     if texts is None:
         _check_types(path, [(names[place], schema.field(place).type) for place in layout.entries])
     kinds = {name: _kind(schema.field(place).type) for name, place in layout.kept.items()}
+    kept_as = {name: names[place] for name, place in layout.kept.items()}
 
     def batches(start: int, size: int) -> Iterator[Batch]:
         first = 0
         with _named(path, ArrowException), ParquetFile(path) as file:
-            for table in file.iter_batches(size, columns=list(dict.fromkeys([*wanted, *kinds]))):
+            for table in file.iter_batches(size, columns=list(dict.fromkeys([*wanted, *kept_as.values()]))):
                 skipped, begin = max(0, start - first), first
                 first += len(table)
                 if skipped < len(table):
                     kept = {
-                        name: [_cell(value, kind) for value in _listed(table.column(name))[skipped:]]
+                        name: [_cell(value, kind) for value in _listed(table.column(kept_as[name]))[skipped:]]
                         for name, kind in kinds.items()
                     }
                     where = [f"row {begin + i}" for i in range(skipped, len(table))]

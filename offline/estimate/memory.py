@@ -54,14 +54,10 @@ class MemoryPlan:
 
     def lines(self) -> list[str]:
         """Readable lines, shown before the work starts."""
-        first, second, *stages = self.lines_without_budget()
-        return [first, f"{second}; budget {readable(self.budget_bytes)}", *stages]
-
-    def lines_without_budget(self) -> list[str]:
-        """The same without the budget: a bundle must not depend on the memory that happened to be free."""
+        peak = f"{readable(self.peak_bytes)} predicted at most, {readable(self.resident_bytes)} of it throughout"
         lines = [
             f"D = {self.weights:,} weights, S = {self.size:,} of them at most, outputs: {self.outputs:,}",
-            f"memory: {readable(self.peak_bytes)} predicted at most, {readable(self.resident_bytes)} of it throughout",
+            f"memory: {peak}; budget {readable(self.budget_bytes)}",
         ]
         for stage in self.stages:
             chunk = f", {stage.rows} examples at once of {readable(stage.bytes_per_row)} each" if stage.rows else ""

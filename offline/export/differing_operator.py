@@ -19,10 +19,16 @@ NEAR = 1e-3  # of an operator's largest result
 
 
 def differing_operator(network: nn.Module, rows: Tensor) -> str | None:
-    """The first one, such as "aten.atan2"; None where none differs alone. rows (B, *input_shape)."""
-    with quiet_exporter(), torch.no_grad():
-        search = _Search(traced(lambda x: (network(x),), rows, symbolic=False))
-        search.run(rows)
+    """The first one, such as "aten.atan2"; None where none differs alone, or none can be tried: it is for a message.
+
+    rows (B, *input_shape).
+    """
+    try:
+        with quiet_exporter(), torch.no_grad():
+            search = _Search(traced(lambda x: (network(x),), rows, symbolic=False))
+            search.run(rows)
+    except Exception:  # whatever tracing raises
+        return None
     return search.found
 
 
@@ -37,7 +43,8 @@ class _Search(fx.Interpreter):
     def run_node(self, n: fx.Node) -> Any:
         """As torch runs it."""
         result = super().run_node(n)
-        if self.found is None and n.op == "call_function" and isinstance(result, Tensor):
+        is_computed = n.op == "call_function" and "empty" not in str(n.target)  # that memory holds anything
+        if self.found is None and is_computed and isinstance(result, Tensor):
             answer = self._answer(n, *self.fetch_args_kwargs_from_env(n))
             if answer is not None and not _near(answer, to_numpy(result)):
                 self.found = str(n.target).removesuffix(".default")
@@ -49,12 +56,16 @@ class _Search(fx.Interpreter):
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         settings = [(leaf.shape, leaf.dtype) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
         key = f"{n.target} {structure} {settings}"
-        if key not in self._sessions and len(self._sessions) < MOST:
-            self._sessions[key] = _session(_Alone(cast("Callable[..., Any]", n.target), leaves, structure), tensors)
-        if (session := self._sessions.get(key)) is None:
+        try:
+            if key not in self._sessions and len(self._sessions) < MOST:
+                self._sessions[key] = None
+                self._sessions[key] = _session(_Alone(cast("Callable[..., Any]", n.target), leaves, structure), tensors)
+            if (session := self._sessions.get(key)) is None:
+                return None
+            names = [each.name for each in session.get_inputs()]
+            answer: Array = session.run(None, dict(zip(names, map(to_numpy, tensors), strict=True)))[0]
+        except Exception:  # tracing, conversion and kinds of numbers that NumPy lacks raise a wide family of errors
             return None
-        names = [each.name for each in session.get_inputs()]
-        answer: Array = session.run(None, dict(zip(names, map(to_numpy, tensors), strict=True)))[0]
         return answer
 
 
@@ -73,19 +84,18 @@ class _Alone(nn.Module):
         return target(*args, **kwargs)
 
 
-def _session(alone: _Alone, tensors: list[Tensor]) -> onnxruntime.InferenceSession | None:
-    try:
-        program = torch.export.export(alone, tuple(tensors))
-        exported = torch.onnx.export(program, (), dynamo=True, verbose=False, optimize=False)
-        assert exported is not None
-        model = exported.model_proto.SerializeToString()
-        return onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
-    except Exception:  # what cannot stand alone in a graph: tracing and conversion raise a wide family of errors
-        return None
+def _session(alone: _Alone, tensors: list[Tensor]) -> onnxruntime.InferenceSession:
+    exported = torch.onnx.export(
+        torch.export.export(alone, tuple(tensors)), (), dynamo=True, verbose=False, optimize=False
+    )
+    assert exported is not None
+    return onnxruntime.InferenceSession(exported.model_proto.SerializeToString(), providers=["CPUExecutionProvider"])
 
 
 def _near(answer: Array, expected: Array) -> bool:
-    """Whether all entries are the same number, or none in both, or near to each other."""
+    """Whether all entries are the same number, or none in both, or near; complex numbers, two in ONNX, pass."""
+    if answer.shape != expected.shape:
+        return True
     one, other = answer.astype(np.float64), expected.astype(np.float64)
     least = NEAR * float(np.abs(other[np.isfinite(other)]).max(initial=0))
-    return one.shape == other.shape and np.allclose(one, other, rtol=NEAR, atol=least, equal_nan=True)
+    return np.allclose(one, other, rtol=NEAR, atol=least, equal_nan=True)

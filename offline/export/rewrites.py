@@ -5,7 +5,6 @@ no rewriting of their own (grid_sampler_2d_backward), or depend on the data (tha
 function itself is then replaced, while tracing, by others that compute the same.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -205,12 +204,12 @@ def magnitude(x: Tensor) -> Tensor:
     return size
 
 
-def atan2(y: Tensor, x: Tensor) -> Tensor:
-    """The angle of (x, y) in [-pi, pi], by the arc tangent of the smaller over the larger; a zero's sign counts."""
-    steep = y.abs() > x.abs()
-    over, under = torch.where(steep, x, y), torch.where(steep, y, x)
+def atan2(x: Tensor, other: Tensor) -> Tensor:
+    """The angle of (other, x) in [-pi, pi], by the arc tangent of the smaller over the larger; a zero's sign counts."""
+    steep = x.abs() > other.abs()
+    over, under = torch.where(steep, other, x), torch.where(steep, x, other)
     angle = torch.atan(over / torch.where(under == 0, torch.ones_like(under), under))
-    below, left = _is_negative(y), _is_negative(x)
+    below, left = _is_negative(x), _is_negative(other)
     half = torch.where(below, -torch.pi / 2, torch.pi / 2)
     return torch.where(steep, half - angle, angle + torch.where(left, 2 * half, 0.0))
 
@@ -231,12 +230,6 @@ def logaddexp(x: Tensor, other: Tensor) -> Tensor:
     """log(e^x + e^other) from the larger one, which exponentiates nothing that is large."""
     apart = torch.where(x == other, torch.zeros_like(x), x - other)  # two that are -inf are equal
     return torch.maximum(x, other) + F.softplus(-torch.abs(apart))
-
-
-def logaddexp2(x: Tensor, other: Tensor) -> Tensor:
-    """log2(2^x + 2^other), likewise."""
-    log2 = math.log(2)
-    return logaddexp(x * log2, other * log2) / log2
 
 
 WRITING = (
@@ -290,6 +283,4 @@ REPLACEMENTS: dict[Any, Callable[..., Any]] = {
     Tensor.angle: angle,
     torch.logaddexp: logaddexp,
     Tensor.logaddexp: logaddexp,
-    torch.logaddexp2: logaddexp2,
-    Tensor.logaddexp2: logaddexp2,
 }

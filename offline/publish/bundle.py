@@ -88,7 +88,6 @@ def _report(manifest: Manifest, fitted: Fitted) -> bytes:
             features=calibrated.features,
             targets=calibrated.targets,
             eigenvalues=None if values is None else values.numpy(),
-            memory=fitted.resources,
             outcomes=calibrated.outcomes,
             inputs=to_numpy(calibrated.data.inputs) if manifest.input.image else None,
         )

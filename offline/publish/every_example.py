@@ -43,7 +43,7 @@ class EveryExample:
             found = Prediction.concatenate([predictor.predict(to_numpy(block)) for block in tracked])
         except (NetworkError, NetworkFailed) as error:
             raise VerificationError(
-                f"verification: what torch predicts, the graph does not: {error}; nothing was published"
+                f"verification: the graph refuses held-out examples that torch predicts: {error}; nothing was published"
             ) from error
         expected = [half.prediction for half in halves]
         mean = np.concatenate([one.mean for one in expected]).astype(np.float64)

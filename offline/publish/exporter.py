@@ -84,9 +84,9 @@ def _where(every: EveryExample, job: Job) -> str:
         return ""
     order = np.random.default_rng(job.config.seed).permutation(len(every.off))  # as they were split
     operator = differing_operator(job.network, every.at(far[:VERIFY_EXAMPLES]))
-    cause = "" if operator is None else f"; the operator {operator} gives other numbers in ONNX: replace it by others"
+    cause = "" if operator is None else f"; the operator {operator} gives other numbers in ONNX: replace it"
     return (
-        f". So it is for {len(far)} of {len(every.off)} held-out examples, the first of them number "
+        f". The mean differs for {len(far)} of {len(every.off)} held-out examples, the first of them number "
         f"{order[far].min()} of calibration_loader, counted from 0{cause}"
     )
 

@@ -15,7 +15,7 @@ from .served_form import ServedForm
 
 @dataclass(frozen=True)
 class Fitted:
-    """What the steps of a fit found; resources: lines about what they took."""
+    """What the steps of a fit found."""
 
     description: Description
     subnetwork: Subnetwork
@@ -23,7 +23,6 @@ class Fitted:
     inference: Inference
     form: ServedForm
     calibrated: Calibrated
-    resources: tuple[str, ...]
 
     def sections(self, job: Job) -> Iterator[Section]:
         """What each step says of itself in the manifest; only the graph is missing."""

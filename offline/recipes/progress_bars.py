@@ -15,7 +15,6 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     ProgressColumn,
-    TaskID,
     TextColumn,
     TimeRemainingColumn,
 )
@@ -26,6 +25,7 @@ from ..runtime.progress import readable_seconds
 T = TypeVar("T")
 NARROW = 60  # columns: below, there is no room for the bar
 NAME_WIDTH = 27
+SLOWEST = 3600.0  # seconds of a step, for which a time to go is shown
 
 
 @dataclass
@@ -49,7 +49,9 @@ class Bars:
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         # In a terminal, lines are wrapped between words; a log has a line each.
         self._console, self._clock = Console(soft_wrap=not Console().is_terminal), clock
-        self._progress = Progress(*_columns(self._console.width), console=self._console, transient=True)
+        self._progress = Progress(
+            *_columns(self._console.width), console=self._console, transient=True, speed_estimate_period=SLOWEST
+        )
         self._ended: _Ended | None = None
 
     def __enter__(self) -> "Bars":
@@ -78,12 +80,7 @@ class Bars:
         finally:
             ended.rounds += 1
             ended.seconds += self._clock() - start
-            self._remove(task)
-
-    def _remove(self, task: TaskID) -> None:
-        """Stages may be nested: only this one goes."""
-        if task in self._progress.task_ids:
-            self._progress.remove_task(task)
+            self._progress.remove_task(task)  # stages may be nested: only this one goes
 
     def _tell(self) -> None:
         """Print the line of the last stage that ended."""

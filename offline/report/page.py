@@ -42,10 +42,10 @@ class ReportData:
     mean, variance (n, K) and targets (n,) class numbers or (n, K) values or labels: the held-out examples that set the
     threshold, all three or none. scores: theirs, (n,) in any order; by default computed from mean and variance.
     eigenvalues (S,): of the curvature over the chosen weights as it stands in the posterior precision (regression:
-    divided by sigma_noise^2), without the prior. memory: the lines of the memory plan. scoring: what makes the scores;
-    by default the single score that the manifest names. outcomes: how held-out examples turned out, as the bundle keeps
-    it. features: the feature scores of the same examples, (n,) by name. inputs (n, *shape): theirs, shown where they
-    are images. Raises `ValueError` for arrays that do not fit together or are not finite.
+    divided by sigma_noise^2), without the prior. scoring: what makes the scores; by default the single score that the
+    manifest names. outcomes: how held-out examples turned out, as the bundle keeps it. features: the feature scores of
+    the same examples, (n,) by name. inputs (n, *shape): theirs, shown where they are images. Raises `ValueError` for
+    arrays that do not fit together or are not finite.
     """
 
     manifest: Manifest
@@ -54,7 +54,6 @@ class ReportData:
     targets: Array | None = None
     scores: Array | None = None
     eigenvalues: Array | None = None
-    memory: tuple[str, ...] = ()
     scoring: Scoring | None = None
     outcomes: Outcomes | None = None
     features: Mapping[str, Array] = field(default_factory=dict)
@@ -135,7 +134,6 @@ def report_html(data: ReportData) -> bytes:
         spectrum=None if data.eigenvalues is None else spectrum_picture(data.eigenvalues, manifest.prior.used),
         verification=verification_rows(manifest),
         metrics={name.replace("_", " "): number(value) for name, value in sorted(manifest.metrics.items())},
-        memory=data.memory,
     )
     return page.encode("utf-8", "replace")  # a lone surrogate in a name must not lose the report
 

@@ -9,9 +9,10 @@ import torch
 
 @contextmanager
 def plain_torch() -> Iterator[None]:
-    """Gradients and float32; no inference mode, autocast or anomaly detection; `ValueError` for a default device.
+    """Gradients and float32; no inference mode, autocast or anomaly detection.
 
-    Afterwards all of it is as it was, and Python's random state, too: the import of a library may draw a number.
+    Afterwards all of it is as it was, and Python's random state, too: the import of a library may draw a number. Raises
+    `ValueError` for a default device other than the CPU.
     """
     if (device := torch.get_default_device()).type != "cpu":
         found = f"torch.get_default_device(): found {str(device)!r}, expected 'cpu'"

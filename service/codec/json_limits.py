@@ -43,6 +43,7 @@ def check_json_size(body: bytes, limits: JsonLimits) -> None:
         ((b",",), limits.values, "values"),
         ((b"[",), limits.lists, "lists"),
         ((b"{", b":"), limits.fields, "fields"),
+        ((b'"',), 2 * (limits.values + limits.fields), "quotes"),
     ):
         if max(map(body.count, marks)) > most:
             raise InputTooLarge("body", f"more than {most} {what} in JSON", f"at most {most}: {remedy}")

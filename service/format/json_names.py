@@ -4,7 +4,9 @@ import json
 import re
 from typing import Any
 
-COLON = re.compile(rb"\s*:")
+from .text import printable
+
+STRING = re.compile(rb'"([^"]*)"(\s*:)?')  # in a text without escapes
 
 
 class NameTwice(ValueError):
@@ -27,14 +29,20 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def check_names_once(data: bytes) -> None:
     """Raises `NameTwice`; what is no JSON passes, for its reader to refuse.
 
-    Only where a name stands twice anywhere in the text, or an escape may hide one, it is parsed for this alone.
+    Only where a name stands twice anywhere in the text (as in rows that are objects), or an escape may hide one, it is
+    parsed for this alone.
     """
-    pieces = data.split(b'"')  # without escapes, every other one is a string
-    names = [name for name, after in zip(pieces[1::2], pieces[2::2], strict=False) if COLON.match(after)]
-    if len(set(names)) < len(names) or b"\\" in data:
+    seen, again = set[bytes](), b"\\" in data
+    for string in () if again else STRING.finditer(data):
+        if string[2] is not None:
+            again = string[1] in seen
+            if again:
+                break
+            seen.add(string[1])
+    if again:
         try:
             json.loads(data, object_pairs_hook=unique)
-        except NameTwice:
-            raise
+        except NameTwice as error:
+            raise NameTwice(printable(error.name)) from None
         except (ValueError, RecursionError):
             return

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .files import BundleError
-from .json_names import unique
+from .json_names import NameTwice, unique
 from .manifest import Manifest
 from .manifest_json import manifest_from_json, to_json
 from .rules import ManifestError
@@ -37,6 +37,8 @@ def manifest_from_bytes(file: Path, data: bytes) -> tuple[Manifest, str]:
         stated = document.pop(SEAL, None) if isinstance(document, dict) else None
         manifest = manifest_from_json(document)
         found = seal(document)
+    except NameTwice as error:
+        raise BundleError(file, f"found {error}, expected each name once") from error
     except ManifestError as error:
         raise BundleError(file, str(error)) from error
     except (ValueError, RecursionError) as error:

@@ -2,6 +2,7 @@
 
 import numbers
 import unicodedata
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -68,19 +69,23 @@ def places_by_name(
     where: str,
     expected: str = "one of each name that the model was fitted on",
 ) -> list[int]:
-    """Where each of `wanted` is in `found`, as `plain_name` has them; `ValueError` for names that are missing or there
-    several times."""
-    known, keys = list(map(plain_name, found)), list(map(plain_name, wanted))
-    missing = [name for name, key in zip(wanted, keys, strict=True) if key not in known]
+    """Where each of `wanted` is in `found`, or where none is, what `plain_name` makes the same; `ValueError` for names
+    that are missing or there several times."""
+    exact, plain = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)
+    for place, name in enumerate(found):
+        exact[name].append(place)
+        plain[plain_name(name)].append(place)
+    places = [exact.get(name) or plain.get(plain_name(name), []) for name in wanted]
+    missing = [name for name, alike in zip(wanted, places, strict=True) if not alike]
     if missing:
-        others = [name for name, key in zip(found, known, strict=True) if key not in keys]
+        others = [name for name in found if name not in wanted]
         shown = ", ".join(f"{name!r:.80}{suggestion(name, others)}" for name in missing[:MAX_NAMED])
         more = f", and {len(missing) - MAX_NAMED} more" if len(missing) > MAX_NAMED else ""
         raise ValueError(f"{where}: found no column {shown}{more}, expected {expected}")
-    twice = [name for name, key in zip(wanted, keys, strict=True) if known.count(key) > 1]
+    twice = [name for name, alike in zip(wanted, places, strict=True) if len(alike) > 1]
     if twice:
         raise ValueError(f"{where}: found several columns {twice[0]!r:.80}, expected one of each name")
-    return [known.index(key) for key in keys]
+    return [alike[0] for alike in places]
 
 
 def plain_name(name: str) -> str:

@@ -71,6 +71,8 @@ BAD_REQUESTS = [
     wrong_field("a field with a long name", {"inputs": GOOD, "x" * 100_000: 1}, "xxx"),
     wrong_field("inputs twice", b'{"inputs": [1, 2, 3, 4], "inputs": [4, 3, 2, 1]}', "inputs"),
     wrong_field("inputs twice, once escaped", rb'{"inputs": [1, 2, 3, 4], "\u0069nputs": [4, 3, 2, 1]}', "inputs"),
+    wrong_field("a lone surrogate twice", rb'{"\ud800": 1, "\ud800": 2}', "\\ud800"),
+    wrong_field("a line break twice", rb'{"a\n": 1, "a\n": 2}', "a\\n"),
     Bad("inputs are an object", {"inputs": {"a": 1}}, where="inputs"),
     wrong_field("inputs are a text", {"inputs": "1, 2, 3, 4"}, "inputs"),
     wrong_field("inputs are a number", {"inputs": 1}, "inputs"),

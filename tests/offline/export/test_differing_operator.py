@@ -31,6 +31,21 @@ def test_one_that_differs_is_named() -> None:
     assert differing_operator(network, ROWS) == "aten.special_log_ndtr"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "before",
+    [lambda x: torch.fft.irfft(torch.fft.rfft(x), 3), lambda x: torch.empty_like(x).fill_(1.0) * x],
+)
+def test_what_cannot_be_compared_is_not_blamed(before: Callable[[Tensor], Tensor]) -> None:
+    network = Network(lambda x: torch.special.log_ndtr(before(x) - 21).clamp(min=-1e6))
+    assert differing_operator(network, ROWS) == "aten.special_log_ndtr"
+
+
+@pytest.mark.slow
+def test_types_that_numpy_does_not_have_end_the_search() -> None:
+    assert differing_operator(Network(lambda x: x.bfloat16().float()), ROWS) is None
+
+
 @pytest.mark.parametrize(
     "function",
     [

@@ -48,6 +48,14 @@ def test_an_escape_hides_nothing() -> None:
         check_names_once(rb'{"inputs": [1], "\u0069nputs": [2]}')
 
 
+@pytest.mark.parametrize("name", [rb"\ud800", rb"a\n", rb"\u0000"])
+def test_a_name_is_said_so_that_it_can_be_written(name: bytes) -> None:
+    with pytest.raises(NameTwice) as refused:
+        check_names_once(b'{"%s": 1, "%s": 2}' % (name, name))
+    assert str(refused.value).isprintable()
+    assert refused.value.name.encode()
+
+
 @pytest.mark.parametrize("text", [b"", b"no", b'{"a": 1, "a": ', b'["a\\', b"[" * 100_000, b'{"a": "\xff", "a": 1}'])
 def test_what_is_no_json_passes(text: bytes) -> None:
     check_names_once(text)

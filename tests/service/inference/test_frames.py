@@ -70,8 +70,9 @@ def test_frames_that_are_refused(frame: Any, message: str) -> None:
 def test_white_space_and_forms_of_letters_do_not_count(fitted: str, given: str) -> None:
     frame = pd.DataFrame({given: [1.0], "b": [2.0]})
     assert frame_array(frame, ["b", fitted], "inputs").tolist() == [[2.0, 1.0]]
+    assert places_by_name([given, fitted], [fitted], "inputs") == [1]  # the very name comes first
     with pytest.raises(ValueError, match="found several columns"):
-        places_by_name([fitted, given], [fitted], "inputs")
+        places_by_name([f"{given} ", f"  {given}"], [fitted], "inputs")
 
 
 def test_only_some_of_many_missing_columns_are_named() -> None:
