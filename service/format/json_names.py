@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from typing import Any
 
 from .text import printable
@@ -21,8 +22,7 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """The object of these names and values; raises `NameTwice`. For json's `object_pairs_hook`."""
     found = dict(pairs)
     if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise NameTwice(next(name for name in names if names.count(name) > 1))
+        raise NameTwice(Counter(name for name, _ in pairs).most_common(1)[0][0])
     return found
 
 

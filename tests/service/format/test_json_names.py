@@ -43,6 +43,14 @@ def test_it_is_found_wherever_it_stands_and_nowhere_else(value: Any, ascii_only:
         check_names_once(text)
 
 
+def test_many_names_are_counted_once_each() -> None:
+    """Not compared with each other: that would take minutes of a service's time."""
+    names = [f"a{i}" for i in range(200_000)]
+    text = "{" + ",".join(f'"{name}":1' for name in [*names, "z", "z"]) + "}"
+    with pytest.raises(NameTwice, match="'z'"):
+        check_names_once(text.encode())
+
+
 def test_an_escape_hides_nothing() -> None:
     with pytest.raises(NameTwice, match="the name 'inputs' twice in one object"):
         check_names_once(rb'{"inputs": [1], "\u0069nputs": [2]}')
