@@ -11,7 +11,6 @@ from rich.text import Text
 
 from demur.service.bundle import (
     AddedWeights,
-    Calibration,
     ComputedVariances,
     Graph,
     InputSpec,
@@ -66,7 +65,8 @@ def print_card(bundle: Path, warned: bool = False) -> None:
         f"reject above {calibration.score} {calibration.threshold:.4g} (false-reject rate "
         f"{calibration.false_reject_rate:g}, {calibration.examples} held-out examples)"
     )
-    rows |= _score_rows(calibration)
+    if calibration.parts is not None:
+        rows["surprise"] = f"the largest of {', '.join(map(_beyond, calibration.parts))}"
     rows |= _rejection_rows(manifest.rejection)
     rows |= _graph_rows(manifest.graph)
     if manifest.verification is not None:
@@ -119,21 +119,6 @@ def _metric_rows(metrics: Mapping[str, float], task: Task) -> dict[str, str]:
 def _number(value: float) -> str:
     """A count in full."""
     return f"{value:,.0f}" if value == int(value) and abs(value) >= 1 else f"{value:.4g}"
-
-
-def _score_rows(calibration: Calibration) -> dict[str, str]:
-    """What a score is made of, and how the scores compared."""
-    rows = {}
-    if calibration.parts is not None:
-        if calibration.score == "fused":
-            rows["fused score"] = ", ".join(f"{part.weight:.2g} {part.name}" for part in calibration.parts)
-        else:
-            rows["surprise"] = f"the largest of {', '.join(map(_beyond, calibration.parts))}"
-    if calibration.compared is not None:
-        ordered = sorted(calibration.compared, key=lambda score: -score.shift_auroc)
-        each = ", ".join(f"{score.name} {score.shift_auroc:.3f}" for score in ordered)
-        rows["scores compared"] = f"AUROC against the inputs that chose it: {each}"
-    return rows
 
 
 def _beyond(part: ScorePart) -> str:

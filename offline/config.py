@@ -36,7 +36,6 @@ StrategyName = Literal[
 DEFAULT_SCORE: Literal["default"] = "default"
 SURPRISE: Literal["surprise"] = "surprise"  # needs the distance that added weights give
 ADDED_BUDGET, SUBNETWORK_BUDGET = 0.005, 0.05  # nats
-COMPARED_SCORES = ("auto", "fused")  # these are chosen or fitted on held-out data and on synthetic shifts of it
 
 DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -137,13 +136,11 @@ class FitConfig(BaseModel):
         ),
     ] = 64
     score: Annotated[
-        Literal["default", "auto", ScoreName],
+        Literal["default", ScoreName],
         Field(
             description="Out-of-distribution score by which inputs are rejected. `default`: with added weights "
-            "`surprise`, of a regression `distance`; without, `predictive_entropy` and `epistemic_std`. For a "
-            "classification also `fused`, a weighted sum of several scores, whose "
-            "weights are fitted to synthetic shifts of held-out data; and `auto`, the fused one, or a single one that "
-            "tells such shifts clearly better. service/BUNDLE.md lists all scores."
+            "`surprise`, of a regression `distance`; without, `predictive_entropy` and `epistemic_std`. "
+            "service/BUNDLE.md lists all scores."
         ),
     ] = DEFAULT_SCORE
     sigma_noise: Annotated[
@@ -235,7 +232,7 @@ class FitConfig(BaseModel):
 
     @model_validator(mode="after")
     def _check_score(self) -> "FitConfig":
-        joined = () if self.likelihood == "regression" else (SURPRISE, *COMPARED_SCORES)
+        joined = () if self.likelihood == "regression" else (SURPRISE,)
         known = [DEFAULT_SCORE, *SCORES_OF[self.likelihood], *FEATURE_SCORES, *joined]
         if self.score not in known:
             raise ValueError(f"score: found {self.score!r} for a {self.likelihood}, expected one of {', '.join(known)}")
@@ -272,9 +269,7 @@ class FitConfig(BaseModel):
     def tunes(self) -> bool:
         """Whether half of the held-out data tunes something; otherwise all of it sets the threshold."""
         searched = self.prior_precision in ("budget", "gridsearch", None)
-        for_score = self.score in COMPARED_SCORES
-        added = bool(self.added_weights)
-        return added or searched or self.fits_temperature or for_score or self.estimates_noise
+        return bool(self.added_weights) or searched or self.fits_temperature or self.estimates_noise
 
     def resolve_size(self, total: int) -> int:
         """S for a model with D = `total` trainable weights; `ValueError` when S > D and S is no upper limit."""

@@ -16,7 +16,7 @@ from .config import FitConfig
 from .data.agreement import check_inputs_like
 from .data.calibration_check import CalibrationCheck, target_warnings
 from .data.description import Description, check_class_names, check_input_spec, check_is_spec
-from .data.foreign import check_foreign, collect_foreign
+from .data.foreign import collect_foreign
 from .data.given import GivenData, given_data, given_like
 from .data.held_out import TUNING_SHARE, HeldOut, check_enough, collect_held_out
 from .data.input_range import RangeMeter
@@ -87,8 +87,8 @@ def fit_bundle(
     package tokenizers; the data may be pairs (texts, y) then, and the service takes texts. progress: wraps the long
     loops (see `demur.offline.runtime.progress`). say: called with lines of text, such as the predicted memory before
     the work starts, and at the end what the manifest warns of; without it, that is logged by "demur". foreign_loader:
-    batches of inputs unlike the training data and of anything in place of targets: with score "fused" or "auto", they
-    choose the score in place of synthetic shifts.
+    batches of inputs unlike the training data and of anything in place of targets: the report says what share of the
+    first 2,000 is rejected.
 
     A job that was killed resumes where it stopped, from the folder `.NAME.checkpoint` next to `out`. Under torchrun
     every process calls this; each takes its share of the data, and the first one writes.
@@ -106,7 +106,7 @@ def fit_bundle(
     encoder = _encoder(model, (train_loader, calibration_loader), tokenizer)
     train = given_data(train_loader, "train_loader", columns, encoder=encoder)
     held_out = given_like(train, calibration_loader, "calibration_loader", columns)
-    foreign = _given_foreign(foreign_loader, train, columns, config)
+    foreign = _given_foreign(foreign_loader, train, columns)
     with _prepared(model, train.batches, config, progress) as job:  # 1. prepare
         say = say if job.distributed.is_main else quiet
         for line in job.notes:
@@ -203,13 +203,11 @@ def dry_run(
         return [*job.notes, *expected.lines()]
 
 
-def _given_foreign(loader: Any, train: GivenData, columns: Sequence[str] | None, config: FitConfig) -> Batches | None:
+def _given_foreign(loader: Any, train: GivenData, columns: Sequence[str] | None) -> Batches | None:
     """The foreign data as batches, where some are given, with the columns and the tokens of the training data."""
     if loader is None:
         return None
-    found = given_data(texts_alone(loader), "foreign_loader", columns or train.columns, encoder=train.encoder)
-    check_foreign(config)
-    return found.batches
+    return given_data(texts_alone(loader), "foreign_loader", columns or train.columns, encoder=train.encoder).batches
 
 
 def _encoder(model: Any, data: tuple[Any, Any], tokenizer: Any) -> TextEncoder | None:

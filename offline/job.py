@@ -37,10 +37,10 @@ class Job:
 
     likelihood: of a regression, with the noise given, or the root mean square residual on the held-out data that tune.
     head: the network's linear head, if it has one. rule: which variances a prediction computes. layers: what the
-    added weights read; None: there are none. foreign (n, *input_shape): inputs unlike the training data that choose the
-    score; None: synthetic shifts do. form: what the model returns; `network` returns outputs (B, K). notes: what the
-    user is told of model and targets, a line each. takes: how the model takes its inputs; `network` takes one tensor.
-    reached: the parameters that the outputs depend on; None: all.
+    added weights read; None: there are none. foreign (n, *input_shape): inputs unlike the training data, of which
+    the report says what share is rejected; None: none were given. form: what the model returns; `network` returns
+    outputs (B, K). notes: what the user is told of model and targets, a line each. takes: how the model takes its
+    inputs; `network` takes one tensor. reached: the parameters that the outputs depend on; None: all.
     """
 
     config: FitConfig

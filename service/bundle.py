@@ -49,7 +49,6 @@ from .format.manifest_json import check_input
 from .format.manifest_parts import (
     AddedWeights,
     Calibration,
-    ComparedScore,
     ComputedVariances,
     FileEntry,
     FillEffect,
@@ -101,7 +100,6 @@ __all__ = [
     "Calibration",
     "CalibrationTensors",
     "CholeskyPosterior",
-    "ComparedScore",
     "ComputedVariances",
     "FileEntry",
     "FillEffect",

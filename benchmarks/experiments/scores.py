@@ -1,22 +1,20 @@
-"""Out-of-distribution scores: each alone, several as one, and those of the plain network, on the same trained networks.
+"""Out-of-distribution scores: each alone, the default, and those of the plain network, on the same trained networks.
 
-Weights of a fused score are fitted as a fit does, to synthetic shifts of held-out data, and never to a kind of data
-that it is judged on: for rotated digits without rotations, for noise without noise. The posterior is over weights of
-the head, the cheapest there is, and over added weights, whose distance is a score too.
+The posterior is over weights of the head, the cheapest there is, and over added weights, whose distance is a score too.
 """
 
 import functools
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -29,20 +27,18 @@ from benchmarks.experiments.frontier.networks import EPOCHS, trained
 from benchmarks.experiments.kept import run_once
 from demur.offline.config import FitConfig
 from demur.offline.data.held_out import TUNING_SHARE, HeldOut
-from demur.offline.data.shifts import finite_shifts, kind_of_shift
 from demur.offline.evaluation.auroc import auroc
 from demur.offline.fit import fit_bundle
-from demur.offline.laplace.scoring import SHIFTED_EXAMPLES, compare, fit_fused, largest_surprise, scores_of
+from demur.offline.laplace.scoring import largest_surprise
 from demur.service.inference.graph import GraphOutputs
 from demur.service.inference.prediction import Predictive
 from demur.service.inference.predictor import Predictor
-from demur.service.maths.fused_score import JoinedScore, LargestSurprise
 from demur.service.maths.predictive import class_probabilities
 from demur.service.maths.score_outputs import ClassOutputs
-from demur.service.maths.scores import CLASSIFICATION_SCORES, Scoring
+from demur.service.maths.scores import CLASSIFICATION_SCORES, FEATURE_SCORES, Scoring
+from demur.service.maths.surprise import LargestSurprise
 
 Array = npt.NDArray[Any]
-CHOICES: tuple[Literal["fused", "auto"], ...] = ("fused", "auto")
 PLAIN = ("predictive_entropy", "energy", "max_logit")
 ACCEPTED = 0.95
 SEEDS, BATCH, ROUNDS = 3, 50, 300
@@ -52,25 +48,17 @@ FULL = dict.fromkeys(NAMES, frontier.Scale()) | {"cifar": frontier.Scale(curvatu
 QUICK = dict.fromkeys(NAMES, frontier.Scale(curvature=400, test=60, train=1500, epochs=1))
 
 
-@dataclass(frozen=True)
-class Foreign:
-    """Data of another kind than the network knows; kind: that of the synthetic shifts that resemble it, if any."""
-
-    inputs: Tensor
-    kind: str | None = None
-
-
-def foreign_data(problem: Problem) -> dict[str, Foreign]:
+def foreign_data(problem: Problem) -> dict[str, Tensor]:
     """By name: other things, noise, for digits also rotations, for photos things in grey."""
-    found = {name: Foreign(x) for name, x in problem.foreign.items()}
+    found = dict(problem.foreign)
     pixels = torch.rand(problem.tests["usual"].shape, generator=torch.Generator().manual_seed(0))
     if problem.name == "mnist":
-        found |= {name: Foreign(problem.tests[name], "rotation") for name in ROTATIONS}
+        found |= {name: problem.tests[name] for name in ROTATIONS}
     if problem.name != "cifar":
-        return found | {"noise": Foreign(mnist.normalise(pixels), "noise")}
+        return found | {"noise": mnist.normalise(pixels)}
     clothes = mnist.images("fashion-mnist", "t10k")[: len(problem.classes)]
     clothes = F.pad(clothes, (2, 2, 2, 2)).expand(-1, 3, -1, -1)
-    return found | {"Fashion-MNIST": Foreign(normalise(clothes)), "noise": Foreign(normalise(pixels), "noise")}
+    return found | {"Fashion-MNIST": normalise(clothes), "noise": normalise(pixels)}
 
 
 def rates(usual: Array, foreign: Array) -> dict[str, float]:
@@ -82,12 +70,10 @@ def rates(usual: Array, foreign: Array) -> dict[str, float]:
 class Scored:
     """One bundle, and what the scores are made of for any inputs; each set of images is read once."""
 
-    def __init__(self, predictor: Predictor, model: nn.Module, held_out: HeldOut) -> None:
+    def __init__(self, predictor: Predictor, held_out: HeldOut) -> None:
         self._predictor = predictor
         tuning, _ = held_out.split(TUNING_SHARE, CONFIG.seed)
         self.ordinary = self.outputs(tuning.inputs)
-        shifts = finite_shifts(model, tuning.inputs[:SHIFTED_EXAMPLES], CONFIG.seed)
-        self.shifted = {name: self.outputs(x) for name, x in shifts.items()}
 
     def outputs(self, inputs: Tensor) -> ClassOutputs:
         """Mean, variance, probabilities and distance."""
@@ -96,15 +82,6 @@ class Scored:
         plain = manifest.map_temperature
         probabilities = class_probabilities(found.mean, found.variance, manifest.temperature, manifest.link, plain)
         return ClassOutputs(found.mean, found.variance, probabilities, plain, found.features)
-
-    def choices(self, kind: str | None) -> dict[str, Scoring]:
-        """What a fit would choose by default, and with score="fused" and score="auto" from the shifts of other
-        kinds."""
-        shifted = {name: found for name, found in self.shifted.items() if kind_of_shift(name) != kind}
-        found: dict[str, Scoring] = {"surprise": self.default()}
-        for score in CHOICES:
-            found[score] = compare(FitConfig(score=score), self.ordinary, shifted).scoring
-        return found
 
     def default(self) -> LargestSurprise:
         """The default score."""
@@ -128,14 +105,10 @@ def one_network(name: str, seed: int, scale: frontier.Scale, tag: str, settings:
     own = CONFIG.model_copy(update={"subnetwork_size": size})
     fit_bundle(model, loader, folder, calibration_loader=[problem.held_out], config=own)
     predictor = Predictor.load(folder, threads=1)
-    scored = Scored(predictor, model, HeldOut(*problem.held_out))
-    usual = scored.outputs(problem.tests["usual"])
-    foreign = foreign_data(problem)
-    choices = {kind: scored.choices(kind) for kind in {data.kind for data in foreign.values()}}
-    sets = {label: _rates(choices[data.kind], usual, scored.outputs(data.inputs)) for label, data in foreign.items()}
-    fused = fit_fused(scored.ordinary, list(scored.shifted.values()))
-    assert fused is not None
-    return {"network": name, "microseconds": _microseconds(usual, scored.default(), fused), "sets": sets}
+    scored = Scored(predictor, HeldOut(*problem.held_out))
+    usual, default = scored.outputs(problem.tests["usual"]), scored.default()
+    sets = {label: _rates(default, usual, scored.outputs(x)) for label, x in foreign_data(problem).items()}
+    return {"network": name, "microseconds": _microseconds(usual, default), "sets": sets}
 
 
 def _kept(name: str, seed: int, scale: frontier.Scale, tag: str, settings: Settings) -> dict[str, Any]:
@@ -144,8 +117,9 @@ def _kept(name: str, seed: int, scale: frontier.Scale, tag: str, settings: Setti
     return run_once(f"scores-{name}-{seed}-{tag}", asdict(scale), made)
 
 
-def _rates(choices: dict[str, Scoring], usual: ClassOutputs, foreign: ClassOutputs) -> dict[str, dict[str, float]]:
-    found = {name: _told(scoring, usual, foreign) for name, scoring in {**scores_of(usual), **choices}.items()}
+def _rates(default: LargestSurprise, usual: ClassOutputs, foreign: ClassOutputs) -> dict[str, dict[str, float]]:
+    scorings: dict[str, Scoring] = {**CLASSIFICATION_SCORES, **FEATURE_SCORES, "surprise": default}
+    found = {name: _told(scoring, usual, foreign) for name, scoring in scorings.items()}
     plain = {name: _told(CLASSIFICATION_SCORES[name], _plain(usual), _plain(foreign)) for name in PLAIN}
     return found | {f"plain {name}": rate for name, rate in plain.items()}
 
@@ -154,11 +128,11 @@ def _told(scoring: Scoring, usual: ClassOutputs, foreign: ClassOutputs) -> dict[
     return rates(scoring.scored(usual)[0], scoring.scored(foreign)[0])
 
 
-def _microseconds(usual: ClassOutputs, default: JoinedScore, fused: JoinedScore) -> dict[str, float]:
-    """What everything after the graph takes for a batch of 1: with one score, the default and the fused one."""
+def _microseconds(usual: ClassOutputs, default: LargestSurprise) -> dict[str, float]:
+    """What everything after the graph takes for a batch of 1: with one score, and the default."""
     features = {name: scores[:1] for name, scores in usual.features.items()}
     outputs = GraphOutputs(usual.mean[:1], usual.variance[:1], features)
-    scorings: Mapping[str, JoinedScore | None] = {"predictive_entropy": None, "surprise": default, "fused": fused}
+    scorings: Mapping[str, LargestSurprise | None] = {"predictive_entropy": None, "surprise": default}
     works: Mapping[str, Callable[[], object]] = {
         name: partial(Predictive(scoring=scoring).values, outputs) for name, scoring in scorings.items()
     }

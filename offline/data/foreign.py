@@ -1,4 +1,4 @@
-"""Foreign data: inputs unlike the training data, from which a score is to tell usual ones."""
+"""Foreign data: inputs unlike the training data, of which the report says what share is rejected."""
 
 from collections.abc import Sequence
 
@@ -7,20 +7,10 @@ from torch import Tensor
 
 from demur.service.bundle import InputPart
 
-from ..config import COMPARED_SCORES, FitConfig
 from .agreement import check_inputs_like
 from .loaders import Batches, checked_batches
 
 MOST_EXAMPLES = 2000
-
-
-def check_foreign(config: FitConfig) -> None:
-    """`ValueError` where foreign data would change nothing."""
-    if config.score not in COMPARED_SCORES:
-        raise ValueError(
-            f"foreign_loader: found foreign data with score={config.score!r}, which they would not change; expected "
-            "score='fused' or 'auto', or no foreign data"
-        )
 
 
 def collect_foreign(

@@ -48,11 +48,6 @@ def kind_of(inputs: Tensor, parts: Sequence[InputPart] | None = None) -> Kind:
     return {4: "images", 2: "table"}.get(inputs.dim(), "other")  # type: ignore[return-value]
 
 
-def kind_of_shift(name: str) -> str:
-    """The kind: rotations by two angles are one."""
-    return name.partition("-")[0]
-
-
 def synthetic_shifts(
     inputs: Tensor, seed: int, names: Collection[str] | None = None, parts: Sequence[InputPart] | None = None
 ) -> dict[str, Tensor]:
@@ -110,7 +105,8 @@ def accepted_shifts(
     A network may be undefined where a shift leads (the logarithm of a price below zero). Raises `ValueError` where no
     shift is left, beside what `synthetic_shifts` raises.
     """
-    accepted = tuple(finite_shifts(network, inputs, seed, names, parts))
+    sturdy, shifted = for_invented(network, inputs), synthetic_shifts(inputs, seed, names, parts)
+    accepted = tuple(name for name, other in shifted.items() if _has_finite_outputs(sturdy, other))
     if not accepted:
         tried = available_shifts(inputs, parts) if names is None else names
         raise ValueError(
@@ -120,20 +116,7 @@ def accepted_shifts(
     return accepted
 
 
-def finite_shifts(
-    network: nn.Module,
-    inputs: Tensor,
-    seed: int,
-    names: Collection[str] | None = None,
-    parts: Sequence[InputPart] | None = None,
-) -> dict[str, Tensor]:
-    """Those of `synthetic_shifts` under which the network's outputs are finite, possibly none."""
-    shifted = synthetic_shifts(inputs, seed, names, parts)
-    sturdy = for_invented(network, inputs)
-    return {name: other for name, other in shifted.items() if has_finite_outputs(sturdy, other)}
-
-
-def has_finite_outputs(network: Callable[[Tensor], Tensor], inputs: Tensor) -> bool:
+def _has_finite_outputs(network: Callable[[Tensor], Tensor], inputs: Tensor) -> bool:
     """Whether all outputs are finite; False where the network, taken `for_invented` inputs, refuses them."""
     try:
         with torch.no_grad():

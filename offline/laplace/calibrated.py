@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from demur.service.bundle import REFERENCE_LEVELS, Calibration, CalibrationTensors, ComparedScore, ScorePart
+from demur.service.bundle import REFERENCE_LEVELS, Calibration, CalibrationTensors, ScorePart
 from demur.service.bundle import Outcomes as OutcomesPart
 from demur.service.inference.predictor import Prediction
-from demur.service.maths.fused_score import JoinedScore
 from demur.service.maths.outcomes import Outcomes
 from demur.service.maths.predictive import softmax
 from demur.service.maths.rejection import RejectionRule
 from demur.service.maths.scores import PREDICTIVE_ENTROPY, Scoring
+from demur.service.maths.surprise import LargestSurprise
 
 from ..data.calibration_check import quality_warnings
 from ..data.held_out import HeldOut
@@ -23,7 +23,6 @@ from ..evaluation.diagnostics import coverage_band, coverage_curve, each_label, 
 from ..runtime.arrays import Array, to_numpy
 from ..section import Section
 from .outcomes import Predicted, outcomes_of
-from .scoring import Compared
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class Calibrated:
     """The examples that set the threshold, as they are served: mean, variance (n, K), prediction; and the rule.
 
     likelihood: with the observation noise, the temperature and the score in use. tuning: the examples that tuned, if
-    any. compared: the scores that were compared, if any. features: the feature scores (n,), by name.
+    any. features: the feature scores (n,), by name.
     """
 
     likelihood: Likelihood
@@ -41,7 +40,6 @@ class Calibrated:
     prediction: Prediction
     rule: RejectionRule
     tuning: Predicted | None = None
-    compared: tuple[Compared, ...] = ()
     features: Mapping[str, Array] = field(default_factory=dict)
 
     @functools.cached_property
@@ -73,7 +71,6 @@ class Calibrated:
             threshold=rule.threshold,
             outcomes=self._turned_out[1],
             parts=score_parts(likelihood.scoring),
-            compared=tuple(ComparedScore(one.name, one.shift_auroc, one.chosen) for one in self.compared) or None,
         )
         fields = {
             "outputs": likelihood.outputs,
@@ -168,10 +165,10 @@ def coverage_warning(metrics: Mapping[str, float], examples: int) -> tuple[str, 
 
 def score_parts(scoring: Scoring) -> tuple[ScorePart, ...] | None:
     """What a score is made of; None for a single one."""
-    if not isinstance(scoring, JoinedScore):
+    if not isinstance(scoring, LargestSurprise):
         return None
     known = ((part, part.distribution) for part in scoring.components)
-    return tuple(ScorePart(p.score.name, p.weight, d.scale, d.shape, p.least) for p, d in known)
+    return tuple(ScorePart(p.score.name, d.scale, d.shape, p.least) for p, d in known)
 
 
 def _sigma_noise(likelihood: Likelihood) -> float | tuple[float, ...] | None:

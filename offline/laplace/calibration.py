@@ -68,17 +68,14 @@ def calibrate(
     if isinstance(likelihood, Classification) and job.config.fits_temperature and added is None:
         assert tuned is not None  # what is tuned has examples
         likelihood = suited(likelihood, tuned.mean, tuned.variance, to_numpy(tuning.targets))
-    chosen = choose_score(job, likelihood, tuning, tuned, outputs)
-    if chosen is not None:
-        likelihood = replace(likelihood, scoring=chosen.scoring)
+    scoring = choose_score(job.config.score, likelihood, tuned)
+    if scoring is not None:
+        likelihood = replace(likelihood, scoring=scoring)
     found = outputs(conformal)
     prediction = _finite(likelihood, found)
     rule = RejectionRule(np.sort(prediction.score), job.config.false_reject_rate)
     known = None if tuned is None else Predicted(tuning, _finite(likelihood, tuned))
-    compared = () if chosen is None else chosen.compared
-    return Calibrated(
-        likelihood, conformal, found.mean, found.variance, prediction, rule, known, compared, found.features
-    )
+    return Calibrated(likelihood, conformal, found.mean, found.variance, prediction, rule, known, found.features)
 
 
 def _finite(likelihood: Likelihood, found: HeldOutOutputs) -> Prediction:

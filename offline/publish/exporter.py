@@ -72,7 +72,7 @@ class OnnxExporter:
             raise VerificationError(f"{error}{_where(every, job)}") from None
         every.check()
         inputs, seed = fitted.calibrated.data.inputs, job.config.seed
-        rejection = one_step(job.track, "Foreign inputs", lambda: foreign_rejection(folder, inputs, seed))
+        rejection = one_step(job.track, "Foreign inputs", lambda: foreign_rejection(folder, inputs, seed, job.foreign))
         typical = usual_rows(fitted.description.typical, folder)
         return Measured(verification, rejection, _imprecise(truth), typical)
 

@@ -1,4 +1,4 @@
-"""What share of obvious foreigners a finished bundle rejects: measured with the serving code, and published."""
+"""What share of foreign inputs a finished bundle rejects: measured with the serving code, and published."""
 
 from pathlib import Path
 
@@ -8,13 +8,16 @@ from torch import Tensor
 from demur.service.bundle import RejectedShare
 from demur.service.inference.graph import NetworkError, NetworkFailed
 from demur.service.inference.predictor import Predictor
+from demur.service.maths.scores import FEATURE_SCORES
 
-from ..config import COMPARED_SCORES, FitConfig
+from ..config import DEFAULT_SCORE, SURPRISE, FitConfig
 from ..data.foreigners import FOREIGN_EXAMPLES, obvious_foreigners
 from ..report.foreign import passing
 from ..runtime.arrays import Array, to_numpy
 
+GIVEN = "foreign-data"
 WORDS = {
+    GIVEN: "of the foreign data",
     "noise": "that are uniform noise",
     "constant": "that are constant",
     "inverted": "that are inverted",
@@ -27,15 +30,17 @@ WORDS = {
 }
 
 
-def foreign_rejection(folder: Path, inputs: Tensor, seed: int) -> tuple[RejectedShare, ...] | None:
+def foreign_rejection(
+    folder: Path, inputs: Tensor, seed: int, given: Tensor | None = None
+) -> tuple[RejectedShare, ...] | None:
     """The share of each kind of obvious foreigners that the bundle in `folder` rejects, by its own rule.
 
-    inputs (n, *shape): ordinary ones, the first of which foreigners are made of. None where their shape allows no
-    foreigners.
+    inputs (n, *shape): ordinary ones, the first of which foreigners are made of. given (m, *shape): foreign inputs of
+    the user's, one kind more. None where the shape of `inputs` allows no foreigners, and none are given.
     """
     predictor = Predictor.load(folder)
     spec, some = predictor.manifest.input, inputs[:FOREIGN_EXAMPLES]
-    kinds = obvious_foreigners(some, seed, spec.parts)
+    kinds = obvious_foreigners(some, seed, spec.parts) | ({} if given is None else {GIVEN: given})
     shares = tuple(_share(name, _rejected(predictor, to_numpy(foreign))) for name, foreign in kinds.items())
     return shares or None
 
@@ -67,12 +72,10 @@ def _remedy(name: str, config: FitConfig) -> str:
     """What a user can do, of what is not asked for yet."""
     scaled = name.startswith("scaled")
     check_range = "check the range of inputs before the model, or " if scaled else ""
-    if config.likelihood == "regression" and config.added_weights:
+    if config.added_weights and config.score in (DEFAULT_SCORE, SURPRISE, *FEATURE_SCORES):
         return f"{check_range}let the distance read other layers (added_weights with their paths), or live with it"
-    if config.likelihood == "regression":
+    if config.likelihood == "regression" and not config.added_weights:
         searched = config.prior_precision in ("budget", None)
         uncertainty = "a larger uncertainty_budget" if searched else "a smaller prior_precision"
         return f"{check_range}give {uncertainty} or more weights (subnetwork_size)"
-    fused = "" if config.score in COMPARED_SCORES else " with score='fused'"
-    added = "" if config.added_weights else ", or added_weights=True for the distance from the training data"
-    return f"{check_range}give examples of what you fear as score_data() (foreign_loader in Python){fused}{added}"
+    return f"{check_range}let the score see the distance from the training data (added_weights=True, score='default')"

@@ -11,7 +11,6 @@ from demur.service.bundle import InputSpec
 from ..config import FitConfig
 from ..data.agreement import check_class_count, check_inputs_like, check_targets_alone
 from ..data.description import check_class_names, check_input_spec
-from ..data.foreign import check_foreign
 from ..data.given import GivenData, given_data, given_like
 from ..data.held_out import TUNING_SHARE, check_enough
 from ..data.loaders import first_batch
@@ -58,8 +57,6 @@ def _checked(
         not is_several(raw) and encoder is None
     ):  # of several inputs, what the network takes is known from its own arguments
         check_input_spec(spec, example, train.columns)
-    if FOREIGN in given:
-        check_foreign(config)
     data = {TRAIN: train}
     for name, value in given.items():
         if name == TRAIN:

@@ -25,7 +25,6 @@ from ..runtime.arrays import Array
 from .added import added_rows
 from .bought import bought_rows
 from .certified import certified_rows
-from .compared import score_rows
 from .examples import Examples, example_groups
 from .figures import coverage_picture, rejection_picture, reliability_picture, residual_picture, score_picture
 from .fit_figures import prior_picture, spectrum_picture
@@ -125,7 +124,6 @@ def report_html(data: ReportData) -> bytes:
         rejecting=rejecting,
         examples=[] if held_out is None else held_out.examples,
         calibration=[] if held_out is None else held_out.pictures,
-        compared=score_rows(manifest),
         foreign=foreign_rows(manifest),
         certified=certified_rows(data.outcomes),
         added=added_rows(manifest),

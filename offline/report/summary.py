@@ -59,11 +59,8 @@ def cards(manifest: Manifest, calibration_error: tuple[float, float] | None, cov
 
 def score_note(calibration: Calibration) -> str:
     """The score with its unit; one made of several with its parts."""
-    if calibration.score == "surprise":
-        return f"largest surprise: {', '.join(map(_part_note, calibration.parts or ()))}"
     if calibration.parts is not None:
-        parts = (f"{percent(part.weight)} {SCORES[part.name].title}" for part in calibration.parts)
-        return f"fused score: {', '.join(parts)}"
+        return f"largest surprise: {', '.join(map(_part_note, calibration.parts))}"
     score = SCORES[calibration.score]
     return f"{score.title} ({score.unit})" if score.unit == "nats" else score.title
 

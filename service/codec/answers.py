@@ -14,15 +14,13 @@ from ..inference.prediction import names_of
 from ..inference.predictor import PlainPrediction, Prediction, Predictor
 from ..maths.certified import CertifiedRule
 from ..maths.class_rules import ClassRules
-from ..maths.fused_score import JoinedScore
 from ..maths.prediction_sets import LIKELY, PredictionSets, descending
 from ..maths.predictive import noise_ratios
 from ..maths.scores import SCORES, Scoring
+from ..maths.surprise import LargestSurprise
 
 Array = npt.NDArray[Any]
 Json = dict[str, Any]
-# What a sentence calls a score made of several, with its largest part.
-JOINED_SCORES = {"fused": "fused score (mainly its {})", "surprise": "surprise (by its {})"}
 TOP = 10  # classes of an answer that names no number
 # By the binary exponent of a number: the power of ten that leaves at least six digits before its point.
 LEAST_EXPONENT = -1074
@@ -51,11 +49,11 @@ def predictions_json(
 
 
 def score_names(prediction: Prediction, scoring: Scoring) -> list[str]:
-    """What a sentence calls the score of each example; one made of several with its largest part."""
-    if not isinstance(scoring, JoinedScore) or prediction.leading is None:
+    """What a sentence calls the score of each example; one made of several with the part that it is."""
+    if not isinstance(scoring, LargestSurprise) or prediction.leading is None:
         return [SCORES[scoring.name].title] * len(prediction)
-    titles = [part.score.title for part in scoring.components]
-    return [JOINED_SCORES[scoring.name].format(titles[place]) for place in prediction.leading.tolist()]
+    titles = [f"surprise (by its {part.score.title})" for part in scoring.components]
+    return [titles[place] for place in prediction.leading.tolist()]
 
 
 def warnings_of(prediction: Prediction | PlainPrediction, predictor: Predictor, inputs: Array, field: str) -> list[str]:

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import safetensors.numpy
 
-from ..maths.fused_score import Component, FusedScore, JoinedScore, LargestSurprise
 from ..maths.outcomes import ClassOutcomes, LabelOutcomes, Outcomes, RegressionOutcomes, Verdicts
 from ..maths.score_distribution import MOST_LEVELS, ScoreDistribution
 from ..maths.scores import SCORES, Scoring
+from ..maths.surprise import Component, LargestSurprise
 from .files import BundleError
 from .manifest import Manifest
 from .manifest_parts import Calibration
@@ -43,11 +43,9 @@ class CalibrationTensors:
 
 def check_scoring(scoring: Scoring | None, calibration: Calibration) -> None:
     """`ValueError` where what makes the scores is not what the manifest says."""
-    parts = scoring.components if isinstance(scoring, JoinedScore) else ()
-    found = [
-        (part.score.name, part.weight, part.distribution.scale, part.distribution.shape, part.least) for part in parts
-    ]
-    stated = [(part.name, part.weight, part.scale, part.shape, part.least) for part in calibration.parts or ()]
+    parts = scoring.components if isinstance(scoring, LargestSurprise) else ()
+    found = [(part.score.name, part.distribution.scale, part.distribution.shape, part.least) for part in parts]
+    stated = [(part.name, part.scale, part.shape, part.least) for part in calibration.parts or ()]
     if (scoring is not None and scoring.name != calibration.score) or found != stated:
         name = None if scoring is None else scoring.name
         raise ValueError(f"scoring: found {name!r}, expected {calibration.score!r} with its parts as in the manifest")
@@ -63,7 +61,7 @@ def calibration_to_bytes(tensors: CalibrationTensors) -> bytes:
 
 def _part_tensors(scoring: Scoring | None) -> Tensors:
     found: Tensors = {}
-    for part in scoring.components if isinstance(scoring, JoinedScore) else ():
+    for part in scoring.components if isinstance(scoring, LargestSurprise) else ():
         found[f"{PARTS}{part.score.name}.values"] = np.asarray(part.distribution.values, np.float64)
         found[f"{PARTS}{part.score.name}.surprise"] = np.asarray(part.distribution.surprise, np.float64)
     return found
@@ -116,8 +114,8 @@ def _scoring(file: Path, tensors: Tensors, calibration: Calibration) -> Scoring:
         if surprise[0] < 0 or (np.diff(surprise) < 0).any():
             raise BundleError(file, f"{PARTS}{part.name}.surprise: expected numbers of at least 0, in ascending order")
         distribution = ScoreDistribution(values, surprise, part.scale, part.shape)
-        parts.append(Component(SCORES[part.name], part.weight, distribution, part.least))
-    return FusedScore(tuple(parts)) if calibration.score == "fused" else LargestSurprise(tuple(parts))
+        parts.append(Component(SCORES[part.name], distribution, part.least))
+    return LargestSurprise(tuple(parts))
 
 
 def _ascending(file: Path, tensors: Tensors, name: str, examples: int) -> Array:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ..maths.predictive import Link
-from ..maths.scores import JOINED, SCORES_OF, FeatureScoreName
+from ..maths.scores import SCORES_OF, FeatureScoreName
 from .manifest_input import LARGEST, InputSpec
 from .manifest_parts import (
     AddedWeights,
@@ -106,16 +106,11 @@ class Manifest(Part):
         """The names of the outputs: of classes, labels or values; "0", "1", ... where the bundle has none."""
         return self.class_names or tuple(map(str, range(self.outputs)))
 
-    @property
-    def _score_names(self) -> tuple[str, ...]:
-        """Those of the task, and the feature scores that the graph gives."""
-        joined = () if self.task == "regression" else JOINED
-        return (*SCORES_OF[self.task], *self.feature_scores, *joined)
-
     def _check_calibration(self) -> None:
-        classification, names, calibration = self.task == "classification", self._score_names, self.calibration
-        parts = all(part.name in names and part.name not in JOINED for part in calibration.parts or ())
-        sets = (calibration.outcomes.set_score is not None) == classification
+        calibration, singles = self.calibration, (*SCORES_OF[self.task], *self.feature_scores)
+        names = singles if self.task == "regression" else (*singles, "surprise")
+        parts = all(part.name in singles for part in calibration.parts or ())
+        sets = (calibration.outcomes.set_score is not None) == (self.task == "classification")
         check_fields(
             "calibration",
             calibration,

@@ -6,17 +6,16 @@ A bound in a field's annotation is checked when a manifest is read or written, o
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from ..maths.score_distribution import LEAST_SCALE
-from ..maths.scores import JOINED, FeatureScoreName, ScoreName
+from ..maths.scores import FeatureScoreName, ScoreName, SingleScoreName
 from .rules import Part, check_fields
 
 AtLeastOne = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0)]
-WEIGHT_SLACK = 1e-6  # rounding may take from a sum of 1
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -218,11 +217,12 @@ class Outcomes(Part):
 
 @dataclass(frozen=True)
 class ScorePart(Part):
-    """A score of which another is made: its weight in a sum (1 in the largest surprise), scale and shape of the tail of
-    its distribution, and the surprise from which on it counts."""
+    """A score of which another is made: scale and shape of the tail of its distribution, and the surprise from which on
+    it counts."""
 
-    name: ScoreName
-    weight: Annotated[float, Field(gt=0, le=1)]
+    retired: ClassVar[frozenset[str]] = frozenset({"weight"})
+
+    name: SingleScoreName
     scale: Annotated[float, Field(ge=LEAST_SCALE)]
     shape: Annotated[float, Field(ge=0, lt=1)] = 0.0
     least: Annotated[float, Field(ge=0)] = 0.0
@@ -234,20 +234,13 @@ class ScorePart(Part):
 
 
 @dataclass(frozen=True)
-class ComparedScore(Part):
-    """A score that the fit compared; `shift_auroc`: the mean over synthetic shifts of held-out data."""
-
-    name: ScoreName
-    shift_auroc: Share
-    chosen: bool
-
-
-@dataclass(frozen=True)
 class Calibration(Part):
     """The rejection rule. `threshold` is the largest score still accepted.
 
-    `parts`: what the score is made of, null for a single one; `compared`: null where no scores were compared.
+    `parts`: what the score is made of, null for a single one.
     """
+
+    retired: ClassVar[frozenset[str]] = frozenset({"compared"})
 
     score: ScoreName
     examples: AtLeastOne
@@ -255,27 +248,18 @@ class Calibration(Part):
     threshold: float
     outcomes: Outcomes
     parts: tuple[ScorePart, ...] | None = None
-    compared: tuple[ComparedScore, ...] | None = None
 
     def __post_init__(self) -> None:
-        parts, sums = self.parts or (), self.score == "fused"
+        parts = self.parts or ()
         names = [part.name for part in parts]
-        described = bool(names) == (self.score in JOINED) and self.parts != ()
-        weights = (
-            abs(sum(part.weight for part in parts) - 1) <= WEIGHT_SLACK
-            if sums
-            else all(part.weight == 1 for part in parts)
-        )
+        described = bool(names) == (self.score == "surprise") and self.parts != ()
         counting = not parts or any(part.least == 0 for part in parts)
-        chosen = [score.name for score in self.compared or () if score.chosen]
         check_fields(
             "calibration",
             self,
-            ("parts", described, "what 'fused' or 'surprise' is made of, null for any other score"),
+            ("parts", described, "what 'surprise' is made of, null for any other score"),
             ("parts", len(set(names)) == len(names), "names that differ"),
-            ("parts", weights, "weights of sum 1 for 'fused', of 1 each for 'surprise'"),
-            ("parts", counting and not (sums and any(part.least for part in parts)), "one that counts from 0 on"),
-            ("compared", self.compared is None or chosen == [self.score], f"exactly one chosen, {self.score!r}"),
+            ("parts", counting, "one that counts from 0 on"),
         )
 
 

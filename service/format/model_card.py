@@ -102,7 +102,7 @@ def _rejection(manifest: Manifest) -> str:
     said = f"Of ordinary inputs, {rate} are rejected; a service can choose another rate."
     if manifest.rejection:
         rows = [(found.name.replace("-", " "), f"{100 * found.share:.0f} %") for found in manifest.rejection]
-        said += f" Of obviously foreign ones, made of held-out examples:\n\n{_table(('inputs', 'rejected'), rows)}"
+        said += f" Of foreign ones:\n\n{_table(('inputs', 'rejected'), rows)}"
     return f"## What it rejects\n\n{said}"
 
 

@@ -41,6 +41,8 @@ class Part:
 
     # Fields that a document leaves out where they are null.
     left_out: ClassVar[frozenset[str]] = frozenset()
+    # Fields that earlier bundles have, and that nothing reads.
+    retired: ClassVar[frozenset[str]] = frozenset()
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
@@ -50,7 +52,7 @@ class Part:
 
     @classmethod
     def _check_names(cls, data: Any, info: Any) -> Any:
-        """Demand every field, also those with a default, and refuse any other.
+        """Demand every field, also those with a default, and refuse any other but those that are retired.
 
         The context is whether the document is of a later minor version than this reader: its unknown fields are
         ignored. Lists become tuples, as the fields are.
@@ -60,7 +62,7 @@ class Part:
         later: bool = info.context
         names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
         for name in data:
-            if name not in names and not later:
+            if name not in names and name not in cls.retired and not later:
                 raise FieldNameError(f"{name:.100}", "unknown field")
         for name in names:
             if name not in data and name not in cls.left_out:

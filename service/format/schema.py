@@ -20,6 +20,7 @@ def manifest_schema() -> dict[str, Any]:
     for part in Part.__subclasses__():  # pydantic before 2.13 leaves the descriptions out
         definition = definitions[part.__name__]
         definition["description"] = inspect.getdoc(part)
+        definition["properties"] |= {name: {"deprecated": True} for name in part.retired}
         definition["required"] = [name for name in definition["required"] if name not in part.left_out]
     schema["properties"][SEAL] = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
     schema["required"].append(SEAL)

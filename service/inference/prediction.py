@@ -41,7 +41,7 @@ class Prediction:
     having each label, and the entropies are summed over the labels. Regression only: std (B, K), sqrt(variance +
     sigma_noise^2), of each output its own. out_of_range (B,) bool, where the bundle says what inputs to expect: whether
     the example holds values far outside.
-    leading (B,) int, with a score made of several: the place of the component that it is mainly made of.
+    leading (B,) int, with a score made of several: the place of the component that it is.
     added_variance (B,), where the bundle has added weights: the part of each output's variance that is theirs; of a
     regression, divided by r_k^2 (`demur.service.maths.predictive.noise_ratios`). names (K): of the classes, labels or
     values.

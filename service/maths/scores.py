@@ -34,8 +34,7 @@ SingleScoreName = Literal[
     "epistemic_std",
     "predictive_std",
 ]
-ScoreName = Literal[SingleScoreName, "fused", "surprise"]
-JOINED = ("fused", "surprise")  # made of several
+ScoreName = Literal[SingleScoreName, "surprise"]  # the last one is made of several
 EXPONENT, MOST_CLASSES = 0.1, 100  # of the generalised entropy, as its authors chose them
 LEAST_SQUARE = 1e-30  # keeps a quotient finite where all logits are the same
 
@@ -49,7 +48,7 @@ class Scoring(Protocol):
         ...
 
     def scored(self, outputs: Outputs) -> tuple[Array, Array | None]:
-        """The score (B,) and, of several as one, the place of the component with the largest part, (B,), else None."""
+        """The score (B,) and, of several as one, the place of the component that it is, (B,), else None."""
         ...
 
 

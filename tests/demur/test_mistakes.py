@@ -442,7 +442,12 @@ RECIPES = {
         "class_names: found 3 names",
         "class numbers up to 9",
     ),
-    "useless foreign data": ("def score_data():\n    return data(3)", "score='default', which they would not change"),
+    "a score that is no more": (
+        "config = FitConfig(score='fused')",
+        "score: found 'fused', expected 'default'",
+        "or 'surprise'",
+    ),
+    "foreign data of another shape": ("def score_data():\n    return data(3)[0][:, :2], data(3)[1]", "score_data()"),
 }
 
 

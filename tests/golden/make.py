@@ -2,9 +2,9 @@
 
     python tests/golden/make.py [--again]
 
-makes `v1`, the ordinary fit; `v1_fixed`, with a prior precision that is given; `v1_fused`, with a fused score and a
-reduced head; `v1_top`, weights anywhere with the variances of the most probable classes, every optional field of the
-manifest and a report; and `v1_subnetwork`, without added weights. It refuses to overwrite, but
+makes `v1`, the ordinary fit; `v1_fixed`, with a prior precision that is given; `v1_reduced`, with the distance
+alone as score and a reduced head; `v1_top`, weights anywhere with the variances of the most probable classes, every
+optional field of the manifest and a report; and `v1_subnetwork`, without added weights. It refuses to overwrite, but
 with `--again`: after a change to the format or to the graphs.
 """
 
@@ -31,7 +31,7 @@ COMMON = {"subnetwork_size": 100, "name": "golden-digits"}
 BUNDLES: dict[str, dict[str, Any]] = {
     "v1": {},
     "v1_fixed": {"selection": "random", "prior_precision": 100.0},
-    "v1_fused": {"score": "fused"},
+    "v1_reduced": {"score": "distance"},
     "v1_top": {
         "selection": "random",
         "variance_of": 3,
@@ -56,7 +56,7 @@ def main(again: bool) -> None:
     for name, folder in folders.items():
         folder.mkdir(exist_ok=True)
         fit_recipe(RECIPE, folder / "bundle", {**COMMON, **BUNDLES[name]})
-        edit = {"v1_fused": add_reduced_head, "v1_top": fill_in}.get(name, without_report)
+        edit = {"v1_reduced": add_reduced_head, "v1_top": fill_in}.get(name, without_report)
         edit(folder / "bundle")
         (folder / "bundle" / README).unlink()  # follows from the manifest
         write_answers(folder, asked)

@@ -25,7 +25,7 @@ from benchmarks.fit.networks.zoo import network_spec
 from demur.offline.config import FitConfig, StrategyName
 from demur.offline.data.held_out import HeldOut
 from demur.offline.data.likelihood import Regression, likelihood_of
-from demur.offline.data.shifts import SHIFTS, Kind, finite_shifts
+from demur.offline.data.shifts import SHIFTS, Kind, accepted_shifts
 from demur.offline.fit import fit_bundle
 from demur.offline.jacobian.jacobian import SubnetworkJacobian
 from demur.offline.jacobian.plan import make_jacobian
@@ -257,7 +257,8 @@ class Categories(nn.Module):
 def test_shifts_beyond_a_table_are_left_out_on_a_device() -> None:
     network = nn.Sequential(Rounded(), nn.Embedding(5, 3), nn.Flatten()).cuda()
     inputs = torch.arange(10, device="cuda").reshape(5, 2).float() % 5
-    assert not finite_shifts(network, inputs, 0, ["scaling"])
+    with pytest.raises(ValueError, match="found no finite output under scaling"):
+        accepted_shifts(network, inputs, 0, ["scaling"])
     assert bool(torch.isfinite(network(inputs)).all())  # the device can still be used
 
 

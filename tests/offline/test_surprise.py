@@ -1,8 +1,7 @@
 """Fits whose score is made of the distance: the default ones, up to the service's answer."""
 
+import re
 from pathlib import Path
-from types import SimpleNamespace
-from typing import cast
 
 import numpy as np
 import pytest
@@ -13,15 +12,16 @@ from typer.testing import CliRunner
 from demur.cli import app
 from demur.offline import FitConfig, fit_bundle
 from demur.offline.config import OptionError
-from demur.offline.data.held_out import HeldOut
 from demur.offline.data.likelihood import Classification
 from demur.offline.export.standalone.file import export_standalone
 from demur.offline.export.standalone.verify import open_model, run_standalone
-from demur.offline.job import Job
-from demur.offline.laplace.scoring import ChosenScore, HeldOutOutputs, choose_score
+from demur.offline.laplace.scoring import HeldOutOutputs, choose_score
 from demur.service.bundle import read_manifest
+from demur.service.codec.answers import predictions_json
+from demur.service.inference.graph import GraphOutputs
+from demur.service.inference.prediction import Predictive
 from demur.service.inference.predictor import Predictor
-from demur.service.maths.fused_score import LargestSurprise
+from demur.service.maths.surprise import LargestSurprise
 from tests.support.small_fit import CONFIG, Batches, batches, network
 
 pytestmark = pytest.mark.usefixtures("short_fits")
@@ -54,13 +54,35 @@ def test_the_default_is_the_largest_surprise(default: Path) -> None:
     assert far.leading.tolist() == [1]
 
 
+def test_the_service_computes_the_score_of_the_fit(default: Path) -> None:
+    predictor = Predictor.load(default)
+    inputs = np.concatenate([x.numpy() for x, _ in batches(30, seed=2)])
+    prediction = predictor.predict(inputs)
+    manifest, features = predictor.manifest, predictor.graph.outputs(inputs).features
+    outputs = GraphOutputs(prediction.mean, prediction.variance, features)
+    again = Predictive.of(manifest, predictor.decision.predictive.score).undecided(outputs)
+    np.testing.assert_array_equal(prediction.score, again.score)
+    assert prediction.rows(3, 7).leading is not None
+    np.testing.assert_allclose(prediction.p_value, predictor.decision.pooled.p_value(prediction.score))
+
+
+def test_the_answer_names_the_part_that_it_is(default: Path) -> None:
+    predictor = Predictor.load(default, false_reject_rate=0.5)
+    inputs = np.concatenate([*(x.numpy() for x, _ in batches(30, seed=2)), FAR])
+    answers = predictions_json(predictor.predict(inputs), predictor.decision)
+    reasons = [answer["reason"] for answer in answers if answer["rejected"]]
+    pattern = r"The surprise \(by its (predictive entropy|distance from the training data)\), [\d.e+-]+, is higher than"
+    found = [re.match(pattern, reason) for reason in reasons]
+    assert {match.group(1) for match in found if match} == {"predictive entropy", "distance from the training data"}
+    assert all(found)
+
+
 def test_the_card_and_the_report_show_its_parts(default: Path) -> None:
     shown = CliRunner().invoke(app, ["inspect", str(default)])
     assert shown.exit_code == 0, shown.output
     assert "the largest of predictive_entropy, distance beyond its 95 % quantile" in shown.stdout
     report = (default / "report.html").read_text()
     assert "largest surprise: predictive entropy, distance from the training data beyond the 95" in report
-    assert "fused score:" not in report
 
 
 def test_a_standalone_model_of_it_decides_alike(default: Path, tmp_path: Path) -> None:
@@ -131,16 +153,10 @@ def test_a_network_without_a_distance(tmp_path: Path) -> None:
 
 def test_a_surprise_by_name_needs_scores_that_differ() -> None:
     """By default, the entropy then takes its place."""
-    tuning = HeldOut(torch.zeros(9, 4), torch.zeros(9, dtype=torch.long))
     tuned = HeldOutOutputs(np.zeros((9, 3)), np.ones((9, 3)), {"distance": np.zeros(9, np.float32)})
-
-    def choose(score: str) -> ChosenScore | None:
-        job = cast("Job", SimpleNamespace(config=CONFIG.model_copy(update={"score": score})))
-        return choose_score(job, Classification(3), tuning, tuned, lambda _: tuned)
-
-    assert choose("default") is None
+    assert choose_score("default", Classification(3), tuned) is None
     with pytest.raises(ValueError, match="score='surprise': found neither entropies nor distances that differ"):
-        choose("surprise")
+        choose_score("surprise", Classification(3), tuned)
 
 
 def test_configs_that_are_refused() -> None:

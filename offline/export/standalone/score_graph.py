@@ -1,5 +1,4 @@
-"""Out-of-distribution scores as ONNX nodes: those of `demur.service.maths.scores` and
-`demur.service.maths.fused_score`.
+"""Out-of-distribution scores as ONNX nodes: those of `demur.service.maths.scores` and `demur.service.maths.surprise`.
 
 Their docstrings have the equations. Change both together: `tests/offline/export/standalone/test_score_graph.py`
 compares them.
@@ -14,10 +13,10 @@ import numpy.typing as npt
 from onnx import TensorProto
 from onnxscript import ir
 
-from demur.service.maths.fused_score import FusedScore, JoinedScore
 from demur.service.maths.predictive import noise_ratios
 from demur.service.maths.score_distribution import ScoreDistribution
 from demur.service.maths.scores import EXPONENT, LEAST_SQUARE, MOST_CLASSES, Scoring
+from demur.service.maths.surprise import LargestSurprise
 
 from .nodes import LAST, NodeBuilder
 
@@ -43,16 +42,13 @@ class Outputs:
 
 def score_of(add: NodeBuilder, scoring: Scoring, outputs: Outputs) -> ir.Value:
     """The score (B,) float64."""
-    if not isinstance(scoring, JoinedScore):
+    if not isinstance(scoring, LargestSurprise):
         return _single(add, scoring.name, outputs)
-    found = [
-        (part, _surprise(add, _single(add, part.score.name, outputs), part.distribution)) for part in scoring.components
+    parts = [
+        _from(add, _surprise(add, _single(add, part.score.name, outputs), part.distribution), part.least)
+        for part in scoring.components
     ]
-    if isinstance(scoring, FusedScore):
-        operator, parts = "Sum", [add("Mul", surprise, part.weight) for part, surprise in found]
-    else:
-        operator, parts = "Max", [_from(add, surprise, part.least) for part, surprise in found]
-    return add(operator, *parts) if len(parts) > 1 else parts[0]
+    return add("Max", *parts) if len(parts) > 1 else parts[0]
 
 
 def _from(add: NodeBuilder, surprise: ir.Value, least: float) -> ir.Value:

@@ -10,8 +10,8 @@ from demur.service.bundle import InputSpec
 from demur.service.inference.graph import NetworkError
 from demur.service.inference.onnx_runtime import onnxruntime
 from demur.service.inference.predictor import Prediction, Predictor
-from demur.service.maths.fused_score import FusedScore, LargestSurprise
 from demur.service.maths.scores import Scoring
+from demur.service.maths.surprise import LargestSurprise
 
 from .errors import StandaloneError
 
@@ -85,7 +85,7 @@ def differences(found: dict[str, Array], expected: Prediction, predictor: Predic
     """What differs, one sentence each.
 
     A p-value counts calibration scores: it must lie between those of scores larger and smaller by the tolerance. A
-    score made of several may also differ by what its parts do (`_steepness`).
+    surprise may also differ by what its parts do (`_steepness`).
     """
     steepness = _steepness(predictor.decision.predictive.score, expected.score)
     for name in (name for name in found if name not in ("p_value", "rejected")):
@@ -104,12 +104,12 @@ def differences(found: dict[str, Array], expected: Prediction, predictor: Predic
 
 
 def _steepness(scoring: Scoring, scores: Array) -> float:
-    """How much a joined score may differ where its parts differ by the tolerance; 0 for a single score.
+    """How much a largest surprise may differ where its parts differ by the tolerance; 0 for a single score.
 
     How surprising a value is rises by a step between two held-out values, however close they are: where few examples
     are held out, a rounding of the part is a thousand times as large in the whole.
     """
-    if not isinstance(scoring, FusedScore | LargestSurprise):
+    if not isinstance(scoring, LargestSurprise):
         return 0.0
     reached = scores[np.isfinite(scores)]
     most = 0.0
@@ -118,5 +118,5 @@ def _steepness(scoring: Scoring, scores: Array) -> float:
         values = np.interp(reached, known.surprise, known.values)
         step = TOLERANCE * np.abs(values)
         rise = known.surprise_at(values + step) - known.surprise_at(values - step)
-        most = max(most, part.weight * float(rise.max(initial=0.0)))
+        most = max(most, float(rise.max(initial=0.0)))
     return most

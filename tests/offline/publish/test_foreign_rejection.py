@@ -19,6 +19,8 @@ from tests.support.small_fit import CONFIG, batches, network
 
 # the exporter's own deprecations are not ours to mend
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("short_fits")]
+SEE_DISTANCE = "let the score see the distance from the training data (added_weights=True, score='default')"
+OTHER_LAYERS = "let the distance read other layers (added_weights with their paths), or live with it"
 KINDS = ["column-noise", "scaled-by-10", "scaled-by-100", "zeros", "reversed-columns"]
 
 
@@ -85,21 +87,24 @@ def test_a_bundle_that_rejects_nothing_warns_of_every_kind_that_is_judged(tmp_pa
         (
             "noise",
             {"added_weights": False},
-            "of inputs that are uniform noise, only 12 % are rejected: the score sees little of them; give examples of "
-            "what you fear as score_data() (foreign_loader in Python) with score='fused', or added_weights=True for "
-            "the distance from the training data",
+            "of inputs that are uniform noise, only 12 % are rejected: the score sees little of them; " + SEE_DISTANCE,
         ),
-        ("noise", {"score": "fused"}, "score_data() (foreign_loader in Python)"),
         (
-            "scaled-by-10",
-            {},
-            "; check the range of inputs before the model, or give examples of what you fear as score_data() "
-            "(foreign_loader in Python) with score='fused'",
+            "foreign-data",
+            {"score": "energy"},
+            "of inputs of the foreign data, only 12 % are rejected: the score sees little of them; " + SEE_DISTANCE,
         ),
         (
             "constant",
+            {"likelihood": "regression", "score": "epistemic_std"},
+            SEE_DISTANCE,
+        ),
+        ("noise", {"score": "distance"}, "; " + OTHER_LAYERS),
+        ("scaled-by-10", {}, "; check the range of inputs before the model, or " + OTHER_LAYERS),
+        (
+            "constant",
             {"likelihood": "regression"},
-            "; let the distance read other layers (added_weights with their paths), or live with it",
+            "; " + OTHER_LAYERS,
         ),
         (
             "constant",
@@ -142,6 +147,49 @@ def test_shares_are_those_of_the_predictor_on_at_most_100_examples(tmp_path: Pat
         assert one.share == predictor.predict(foreigners[one.name].numpy()).rejected.mean()
 
 
-def test_an_input_without_foreigners_has_no_shares(tmp_path: Path) -> None:
+def test_an_input_without_foreigners_has_no_shares_but_of_what_is_given(tmp_path: Path) -> None:
     bundle = write_linear(tmp_path / "one", outputs=3, spec=FEATURE_SPEC)
     assert foreign_rejection(bundle.path, torch.rand(5, 1).long(), 0) is None
+    given = 5 * torch.randn(300, *FEATURE_SPEC.shape, generator=torch.Generator().manual_seed(0))
+    share = float(Predictor.load(bundle.path).predict(given.numpy()).rejected.mean())
+    assert 0 < share < 1
+    assert foreign_rejection(bundle.path, torch.rand(5, 1).long(), 0, given) == (
+        RejectedShare("foreign-data", share, 300),
+    )
+
+
+@pytest.mark.parametrize(("shift", "rejected"), [(0.0, False), (30.0, True)])
+@pytest.mark.parametrize("score", ["default", "predictive_entropy"])
+def test_a_fit_says_what_share_of_the_foreign_data_is_rejected(
+    shift: float, rejected: bool, score: str, tmp_path: Path
+) -> None:
+    """With any score, which they do not choose: of usual inputs that are called foreign, little is."""
+    foreign, out = [(x + shift, y) for x, y in batches(41, seed=5)], tmp_path / "bundle"
+    config, held_out = CONFIG.model_copy(update={"score": score}), batches(120, seed=1)
+    fit_bundle(network(), batches(60), out, calibration_loader=held_out, foreign_loader=foreign, config=config)
+    predictor = Predictor.load(out)
+    manifest = predictor.manifest
+    found = (manifest.rejection or ())[-1]
+    assert (found.name, found.examples) == ("foreign-data", 41)
+    assert found.share == predictor.predict(torch.cat([x for x, _ in foreign]).numpy()).rejected.mean()
+    if score == "default":
+        assert (found.share > 0.5) is rejected
+    warned = any(text.startswith("of inputs of the foreign data") for text in manifest.warnings)
+    assert warned is (found.share < 0.5)
+    assert "Foreign data" in (out / "report.html").read_text()
+    assert "foreign data" in (out / "README.md").read_text()
+    assert f"foreign data {100 * found.share:.0f} %" in CliRunner().invoke(app, ["inspect", str(out)]).stdout
+
+
+def test_foreign_data_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        ValueError, match=r"foreign_loader: found inputs of shape \(7,\) and torch.float32, expected \(4,\)"
+    ):
+        fit_bundle(
+            network(),
+            batches(),
+            tmp_path / "b",
+            calibration_loader=batches(120),
+            foreign_loader=batches(20, features=7),
+            config=CONFIG,
+        )

@@ -29,12 +29,11 @@ def score_data():
 
 
 @pytest.mark.parametrize(("text", "foreign"), [(RECIPE, False), (RECIPE + FOREIGN, True)])
-def test_data_that_choose_the_score(text: str, foreign: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_foreign_data(text: str, foreign: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, given = tmp_path / "recipe.py", dict[str, Any]()
     path.write_text(text)
     monkeypatch.setattr(demur.offline.recipes.run, "fit_bundle", lambda *_, **named: given.update(named))
-    assert fit_recipe(path, tmp_path / "bundle", {"score": "fused"})
-    assert given["config"].score == "fused"
+    assert fit_recipe(path, tmp_path / "bundle", {})
     assert (given["foreign_loader"] is not None) is foreign
     if foreign:
         ((inputs, _),) = given["foreign_loader"].batches

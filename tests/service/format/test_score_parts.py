@@ -12,15 +12,16 @@ import pytest
 from demur.service.bundle import BundleError, Manifest, ScorePart, read_bundle, reseal_manifest
 from demur.service.format.manifest_json import manifest_from_json
 from demur.service.format.rules import ManifestError
-from demur.service.maths.fused_score import Component, LargestSurprise
 from demur.service.maths.score_distribution import ScoreDistribution
 from demur.service.maths.scores import SCORES
+from demur.service.maths.surprise import Component, LargestSurprise
 from tests.support.added import write_added
 from tests.support.bundles import Synthetic
 from tests.support.manifests import document
+from tests.support.tamper import load_json, refusal, save_json
 
 LEAST = math.log(20)
-PARTS = (ScorePart("generalised_entropy", 1.0, 2.0, 0.25), ScorePart("distance", 1.0, 3.0, 0.5, LEAST))
+PARTS = (ScorePart("generalised_entropy", 2.0, 0.25), ScorePart("distance", 3.0, 0.5, LEAST))
 
 
 def largest(**changes: Any) -> LargestSurprise:
@@ -28,7 +29,7 @@ def largest(**changes: Any) -> LargestSurprise:
     parts = []
     for part in PARTS:
         found = ScoreDistribution(np.array([1.0, 4.0]), np.array([0.0, math.log(10)]), part.scale, part.shape)
-        parts.append(Component(SCORES[part.name], part.weight, found, part.least))
+        parts.append(Component(SCORES[part.name], found, part.least))
     last = replace(parts[-1], distribution=replace(parts[-1].distribution, **changes))
     return LargestSurprise((parts[0], last))
 
@@ -48,7 +49,7 @@ def test_they_are_read_back(written: Synthetic) -> None:
     scoring = bundle.calibration.scoring
     assert isinstance(scoring, LargestSurprise)
     for part, expected in zip(scoring.components, largest().components, strict=True):
-        assert (part.score, part.weight, part.least) == (expected.score, expected.weight, expected.least)
+        assert (part.score, part.least) == (expected.score, expected.least)
         assert (part.distribution.scale, part.distribution.shape) == (
             expected.distribution.scale,
             expected.distribution.shape,
@@ -69,16 +70,13 @@ def changed(manifest: Manifest, parts: tuple[ScorePart, ...] | None, score: str 
 @pytest.mark.parametrize(
     ("parts", "score", "expected"),
     [
-        (None, "surprise", "what 'fused' or 'surprise' is made of"),
-        ((), "surprise", "what 'fused' or 'surprise' is made of"),
-        (PARTS, "energy", "what 'fused' or 'surprise' is made of"),
+        (None, "surprise", "what 'surprise' is made of"),
+        ((), "surprise", "what 'surprise' is made of"),
+        (PARTS, "energy", "what 'surprise' is made of"),
         ((PARTS[0], replace(PARTS[0], least=LEAST)), "surprise", "names that differ"),
-        ((PARTS[0], replace(PARTS[1], weight=0.5)), "surprise", "weights of sum 1 for 'fused', of 1 each"),
-        (PARTS, "fused", "weights of sum 1 for 'fused', of 1 each"),
         ((PARTS[1],), "surprise", "one that counts from 0 on"),
-        (tuple(replace(part, weight=0.5) for part in PARTS), "fused", "one that counts from 0 on"),
         ((PARTS[0], replace(PARTS[1], name="epistemic_std")), "surprise", "single scores of a classification"),
-        ((PARTS[0], replace(PARTS[1], name="fused")), "surprise", "single scores of a classification"),
+        ((PARTS[0], replace(PARTS[1], name="surprise")), "surprise", "single scores of a classification"),  # type: ignore[arg-type]
     ],
 )
 def test_parts_that_cannot_be(
@@ -99,7 +97,7 @@ def test_no_surprise_of_a_regression(tmp_path: Path) -> None:
         write_added(tmp_path, regression=True, calibration={"score": "surprise", "parts": PARTS[:1]})
 
 
-@pytest.mark.parametrize("field", ["name", "weight", "scale", "shape", "least"])
+@pytest.mark.parametrize("field", ["name", "scale", "shape", "least"])
 def test_every_field_is_needed(written: Synthetic, field: str) -> None:
     data = document(written.manifest)
     del data["calibration"]["parts"][1][field]
@@ -122,7 +120,10 @@ def test_numbers_out_of_range(written: Synthetic, field: str, value: float) -> N
     ("changes", "problem"),
     [
         ({"values": np.array([2.0, 1.0])}, r"part\.distance\.values: found something else, expected 1 to 200 numbers"),
+        ({"values": np.arange(201.0), "surprise": np.zeros(201)}, "values: found something else, expected 1 to 200"),
         ({"surprise": np.array([-1.0, 2.0])}, r"part\.distance\.surprise: expected numbers of at least 0"),
+        ({"surprise": np.array([2.0, 1.0])}, "surprise: expected numbers of at least 0, in ascending order"),
+        ({"surprise": np.array([1.0, 2.0, 3.0])}, r"found shape \(3,\), expected \(2,\)"),
         ({"values": np.array([1.0, np.inf])}, "found NaN or infinity"),
     ],
     ids=str,
@@ -153,3 +154,34 @@ def test_tensors_of_other_parts(tmp_path: Path) -> None:
     reseal_manifest(path, changed(manifest, renamed))
     with pytest.raises(BundleError, match=r"tensor 'part\.energy\.values' is missing"):
         read_bundle(path)
+
+
+COMPARED = [
+    {"name": "fused", "shift_auroc": 0.96, "chosen": False},
+    {"name": "energy", "shift_auroc": 0.98, "chosen": True},
+]
+
+
+@pytest.mark.parametrize("compared", [None, COMPARED])
+@pytest.mark.parametrize("weight", [1.0, 0.5])
+def test_what_only_earlier_bundles_have_is_not_read(written: Synthetic, weight: float, compared: Any) -> None:
+    data = document(written.manifest)
+    data["calibration"] |= {"compared": compared}
+    for part in data["calibration"]["parts"]:
+        part["weight"] = weight
+    assert manifest_from_json(data) == written.manifest
+
+
+@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize("compared", [None, COMPARED])
+def test_a_bundle_whose_score_is_a_sum_is_refused(tmp_path: Path, compared: Any, later: bool) -> None:
+    """Earlier fits wrote such bundles: no service may decide by another score than theirs."""
+    path = write(tmp_path, largest()).path
+    data = load_json(path)
+    data["calibration"] |= {"score": "fused", "compared": compared}
+    data["calibration"]["parts"] = [part | {"weight": 0.5, "least": 0.0} for part in data["calibration"]["parts"]]
+    data["format_version"] = "1.1" if later else "1.0"
+    save_json(path, data)
+    refusal(
+        path, "manifest.json", "calibration.score: found 'fused', expected 'predictive_entropy'", "fit the bundle again"
+    )

@@ -1,4 +1,4 @@
-"""The distance from the graph: the score in use, alone or in a fused one, and what is not finite."""
+"""The distance from the graph: the score in use, alone or in the largest surprise, and what is not finite."""
 
 import dataclasses
 import math
@@ -12,9 +12,9 @@ import pytest
 from demur.service.bundle import BundleError, ScorePart, read_bundle
 from demur.service.codec.answers import score_names
 from demur.service.inference.predictor import NonFinitePrediction, Predictor, check_finite
-from demur.service.maths.fused_score import Component, FusedScore, LargestSurprise
 from demur.service.maths.score_distribution import ScoreDistribution
 from demur.service.maths.scores import SCORES
+from demur.service.maths.surprise import Component, LargestSurprise
 from tests import reference
 from tests.support.added import write_added
 from tests.support.bundles import FEATURE_SPEC, Synthetic, in_chunks, rewrite
@@ -27,8 +27,8 @@ LEAST = math.log(20)
 def write_surprise(folder: Path) -> Synthetic:
     names = ("generalised_entropy", "distance")
     pairs = [(SCORES[name], least) for name, least in zip(names, (0.0, LEAST), strict=True)]
-    scoring = LargestSurprise(tuple(Component(score, 1.0, DISTRIBUTION, least) for score, least in pairs))
-    parts = tuple(ScorePart(score.name, 1.0, 2.0, 0.5, least) for score, least in pairs)
+    scoring = LargestSurprise(tuple(Component(score, DISTRIBUTION, least) for score, least in pairs))
+    parts = tuple(ScorePart(score.name, 2.0, 0.5, least) for score, least in pairs)
     return write_added(folder, scoring=scoring, calibration={"score": "surprise", "parts": parts})
 
 
@@ -48,21 +48,6 @@ def test_the_score_is_that_of_the_graph(single: Path, tmp_path: Path) -> None:
     assert prediction.score.dtype == np.float64
     alone = Predictor.load(single).predict(inputs[:1])
     np.testing.assert_allclose(alone.score, prediction.score[:1], rtol=1e-6)
-
-
-def test_a_fused_score_takes_it(tmp_path: Path) -> None:
-    components = tuple(Component(SCORES[name], 0.5, DISTRIBUTION) for name in ("energy", "distance"))
-    parts = tuple(ScorePart(part.score.name, 0.5, 2.0, 0.5) for part in components)
-    described = {"score": "fused", "parts": parts}
-    synthetic = write_added(tmp_path, scoring=FusedScore(components), calibration=described)
-    inputs = positive(8)
-    found = Predictor.load(synthetic.path).predict(inputs)
-    plain = synthetic.manifest.map_temperature
-    for x, f, v, score in zip(inputs, synthetic.mean(inputs), synthetic.variance(inputs), found.score, strict=True):
-        singles = reference.class_scores(f, v, plain)["energy"], float(np.sqrt(x[0]))
-        surprises = [reference.surprise(s, [1.0, 4.0], [0.0, 0.9], 2.0, 0.5) for s in singles]
-        assert score == pytest.approx(sum(surprises) / 2, rel=1e-5)
-    assert found.leading is not None
 
 
 def test_the_largest_surprise_takes_it(tmp_path: Path) -> None:

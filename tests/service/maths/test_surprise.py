@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from demur.service.maths.fused_score import Component, LargestSurprise
 from demur.service.maths.predictive import class_probabilities
 from demur.service.maths.rejection import RejectionRule
 from demur.service.maths.score_distribution import TAIL_LEVEL, ScoreDistribution
 from demur.service.maths.score_outputs import ClassOutputs
 from demur.service.maths.scores import SCORES
+from demur.service.maths.surprise import Component, LargestSurprise
 from tests import reference
 
 Array = npt.NDArray[Any]
@@ -37,7 +37,7 @@ def surprise_of(outputs: ClassOutputs) -> LargestSurprise:
     for name, least in zip(NAMES, (0.0, LEAST), strict=True):
         distribution = ScoreDistribution.of(SCORES[name].scored(outputs)[0])
         assert distribution is not None
-        parts.append(Component(SCORES[name], 1.0, distribution, least))
+        parts.append(Component(SCORES[name], distribution, least))
     return LargestSurprise(tuple(parts))
 
 

@@ -8,10 +8,10 @@ import pytest
 
 from demur.offline.export.standalone.decision_graph import decide as decision_nodes
 from demur.service.bundle import Graph, InputSpec
-from demur.service.maths.fused_score import Component, FusedScore, LargestSurprise
 from demur.service.maths.rejection import RejectionRule
 from demur.service.maths.score_distribution import ScoreDistribution
 from demur.service.maths.scores import CLASSIFICATION_SCORES, REGRESSION_SCORES, SCORES, Scoring
+from demur.service.maths.surprise import Component, LargestSurprise
 from tests.support.decisions import decide
 from tests.support.manifests import make_manifest
 from tests.support.standalone import run_nodes, same_prediction
@@ -62,43 +62,35 @@ def test_a_score_of_a_regression(name: str, outputs: int) -> None:
     check(REGRESSION_SCORES[name], outputs, regression=True)
 
 
-@pytest.mark.parametrize("names", [["energy"], ["energy", "predictive_entropy", "relative_variance", "max_logit"]])
-@pytest.mark.parametrize("examples", [2, 30, 1000])
-def test_a_fused_score(names: list[str], examples: int) -> None:
-    rng, components = np.random.default_rng(examples), []
-    for name in names:
-        distribution = ScoreDistribution.of(np.sort(rng.normal(scale=4, size=examples)))
-        assert distribution is not None
-        components.append(Component(CLASSIFICATION_SCORES[name], 1 / len(names), distribution))
-    check(FusedScore(tuple(components)), 10, regression=False)
-
-
-def test_a_fused_score_of_tied_values() -> None:
+def test_a_surprise_of_tied_values() -> None:
     distribution = ScoreDistribution.of(np.array([0.0] * 19 + [3.0]))
     assert distribution is not None
     assert len(distribution.values) == 1
-    check(FusedScore((Component(CLASSIFICATION_SCORES["energy"], 1.0, distribution),)), 10, regression=False)
+    check(LargestSurprise((Component(CLASSIFICATION_SCORES["energy"], distribution),)), 10, regression=False)
 
 
 @pytest.mark.parametrize("shape", [0.0, 1e-12, 1e-6, 0.01, 0.9])
 def test_a_pareto_tail(shape: float) -> None:
     distribution = ScoreDistribution(np.array([-1.0, 0.0]), np.array([0.0, np.log(10)]), 1e-3, shape)
-    check(FusedScore((Component(CLASSIFICATION_SCORES["energy"], 1.0, distribution),)), 10, regression=False)
+    check(LargestSurprise((Component(CLASSIFICATION_SCORES["energy"], distribution),)), 10, regression=False)
 
 
-@pytest.mark.parametrize("examples", [10, 1000])
-@pytest.mark.parametrize("names", [("generalised_entropy", "max_logit"), ("max_logit",)])
+@pytest.mark.parametrize("examples", [2, 30, 1000])
+@pytest.mark.parametrize(
+    "names",
+    [("generalised_entropy", "max_logit"), ("max_logit",), ("energy", "predictive_entropy", "relative_variance")],
+)
 def test_the_largest_surprise(names: tuple[str, ...], examples: int) -> None:
     rng = np.random.default_rng(examples)
     parts: list[Component] = []
     for name in names:
         distribution = ScoreDistribution.of(rng.standard_t(3, examples))
         assert distribution is not None
-        parts.append(Component(CLASSIFICATION_SCORES[name], 1.0, distribution, np.log(20) if parts else 0.0))
+        parts.append(Component(CLASSIFICATION_SCORES[name], distribution, np.log(20) if parts else 0.0))
     check(LargestSurprise(tuple(parts)), 10, regression=False)
 
 
-@pytest.mark.parametrize("kind", ["single", "fused", "surprise"])
+@pytest.mark.parametrize("kind", ["single", "surprise"])
 def test_a_score_of_the_features(kind: str) -> None:
     """Also where such a score alone is not finite."""
     graph = Graph(10, feature_scores=("distance",))
@@ -107,9 +99,8 @@ def test_a_score_of_the_features(kind: str) -> None:
     )
     distribution = ScoreDistribution(np.array([1.0, 4.0]), np.array([0.0, 2.3]), 2.0, 0.4)
     names = ("energy", "max_logit", "distance")
-    summed = FusedScore(tuple(Component(SCORES[name], 1 / 3, distribution) for name in names))
-    largest = LargestSurprise(tuple(Component(SCORES[n], 1.0, distribution, 3.0 * (n == "distance")) for n in names))
-    scorings: dict[str, Scoring] = {"single": SCORES["distance"], "fused": summed, "surprise": largest}
+    largest = LargestSurprise(tuple(Component(SCORES[n], distribution, 3.0 * (n == "distance")) for n in names))
+    scorings: dict[str, Scoring] = {"single": SCORES["distance"], "surprise": largest}
     scoring = scorings[kind]
     rule, (mean, variance) = RejectionRule(CALIBRATION, 0.2), drawn(3)
     columns = np.random.default_rng(1).exponential(3, (len(mean), 1)).astype(np.float32)
