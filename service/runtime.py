@@ -44,6 +44,8 @@ Array = npt.NDArray[Any]
 T = TypeVar("T")
 DECODED_SIZE = 4  # of decoded examples to the body: bytes become float32
 BASE_BYTES = 128 * 2**20  # of a decoder process: Python, NumPy and Pillow
+# Of one that reads texts: several tokenizers, of which one of 250,000 words takes some 200 MiB.
+TEXT_BYTES = 2 * 2**30
 TIMEOUT_HEADER = "X-Request-Timeout"
 log = logging.getLogger("demur")
 
@@ -77,9 +79,9 @@ class Runtime:
     """Everything that the routes share. Create it in a running event loop, and close it.
 
     `byte_budget` bounds what all requests hold; `body_threads` decompress, parse and serialise what takes too long for
-    the event loop; `decoders` are processes for images and forms; `audit` keeps every prediction, and `feedback`
-    gives receipts for them and counts their labels, where that is wanted; `tracing` makes spans;
-    `draining` makes `/health/ready` fail; `scrape` renders the metrics.
+    the event loop; `decoders` are processes for images and forms, `text_decoders` for texts; `audit` keeps every
+    prediction, and `feedback` gives receipts for them and counts their labels, where that is wanted; `tracing` makes
+    spans; `draining` makes `/health/ready` fail; `scrape` renders the metrics.
     """
 
     settings: Settings
@@ -95,6 +97,7 @@ class Runtime:
     byte_budget: ByteBudget = field(init=False)
     body_threads: ThreadPoolExecutor = field(init=False)
     decoders: DecoderPool = field(init=False)
+    text_decoders: DecoderPool = field(init=False)
     limits: InputLimits = field(init=False)
     scrape: SharedScrape[Form] = field(init=False)
     draining: bool = False
@@ -105,6 +108,7 @@ class Runtime:
         settings, at_once = self.settings, all_threads(self.settings)
         self.body_threads = ThreadPoolExecutor(at_once, thread_name_prefix="demur-bodies")
         self.decoders = DecoderPool(at_once, decoder_bytes(settings))
+        self.text_decoders = DecoderPool(at_once, TEXT_BYTES)
         self.limits = InputLimits(
             settings.max_rows, settings.max_pixels, 4 * settings.max_pixels, DECODED_SIZE * settings.max_body_bytes
         )
@@ -116,7 +120,7 @@ class Runtime:
 
     async def close(self) -> None:
         """End the threads and the decoder processes; no request waits for them any more."""
-        await self.decoders.close()
+        await asyncio.gather(self.decoders.close(), self.text_decoders.close())
         self.body_threads.shutdown(wait=False, cancel_futures=True)
 
     def record(

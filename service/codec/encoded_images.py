@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ..format.manifest_input import InputSpec
 from .arrays import Array, InputLimits
@@ -19,6 +20,7 @@ class ImageFiles:
 
     files: Sequence[bytes]
     field: str
+    plural: ClassVar[str] = "images"
 
     @property
     def size(self) -> int:
@@ -40,6 +42,7 @@ class ImageTexts:
 
     texts: Sequence[str]
     field: str
+    plural: ClassVar[str] = "images"
 
     @property
     def size(self) -> int:
@@ -64,6 +67,7 @@ class Form:
     content_type: str
     body: bytes
     field: str = "files"
+    plural: ClassVar[str] = "images"
 
     @property
     def size(self) -> int:

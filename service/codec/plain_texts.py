@@ -3,14 +3,15 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ..format.manifest_input import InputSpec
-from ..inference.texts import TextError, TextReader, TextTooLong, check_texts
+from ..inference.texts import MAX_CHARACTERS, TextError, TextReader, TextTooLong, check_texts
 from .arrays import Array, InputError, InputLimits, InputTooLarge, check_rows
 
-# Reading so many characters takes no longer than handing them to a thread.
-CHEAP_CHARACTERS = 1024
-MAX_TOTAL_CHARACTERS = 2**22  # of all texts of a request
+# What a request may have for each token that the network takes: many times what a token is long in any language. The
+# rest of a text is read too, and then left out: 40 texts of 100,000 characters take seconds.
+CHARACTERS_OF_A_TOKEN = 64
 
 
 @dataclass(frozen=True)
@@ -19,11 +20,7 @@ class PlainTexts:
 
     texts: Sequence[str]
     field: str
-
-    @property
-    def size(self) -> int:
-        """Characters."""
-        return sum(map(len, self.texts))
+    plural: ClassVar[str] = "texts"
 
     def check(self, spec: InputSpec, limits: InputLimits) -> None:
         """Refuse texts for a model that takes numbers, none, too many, and too long ones: `InputError`."""
@@ -33,15 +30,15 @@ class PlainTexts:
         check_rows(self.field, len(self.texts), limits.rows(spec))
         with _as_input_errors():
             check_texts(self.texts, self.field)
-        if self.size > MAX_TOTAL_CHARACTERS:
-            expected = f"at most {MAX_TOTAL_CHARACTERS} in all texts of a request"
-            raise InputTooLarge(self.field, f"{self.size} characters", expected)
+        tokens, found = spec.pieces[0].shape[0], sum(map(len, self.texts))
+        if found > (most := MAX_CHARACTERS + CHARACTERS_OF_A_TOKEN * tokens * len(self.texts)):
+            expected = f"at most {most} in all {len(self.texts)} texts: of each, the network takes {tokens} tokens"
+            raise InputTooLarge(self.field, f"{found} characters", expected)
 
-    def read(self, reader: TextReader, spec: InputSpec) -> tuple[Array, list[str]]:
-        """As the network takes them, (B, F) or (B, L), and warnings of what was left out; raises `InputError`."""
+    def table(self, reader: TextReader) -> Array:
+        """`Tokens.table` of the texts; raises `InputError`."""
         with _as_input_errors():
-            tokens = reader.read(self.texts, self.field)
-        return tokens.array(spec), tokens.warnings(self.field)
+            return reader.read(self.texts, self.field).table()
 
 
 @contextmanager

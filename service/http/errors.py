@@ -57,7 +57,7 @@ def _form_field(error: FormFieldError) -> Answer:
 
 
 def _no_decoder(_: DecoderUnavailable) -> Answer:
-    detail = "No process could decode the images; try again later. The operator's log has the details."
+    detail = "No process could read the images or texts; try again later. The operator's log has the details."
     return make_problem(503, "decoder", detail), {"Retry-After": "1"}
 
 

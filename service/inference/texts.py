@@ -1,10 +1,11 @@
 """Texts -> the whole numbers that a network takes, by the tokenizer of its bundle."""
 
+import hashlib
 import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,7 @@ Array = npt.NDArray[Any]
 NEED_TOKENIZERS = "texts need the package tokenizers: pip install tokenizers"
 # All of a text is read before it is cut to the network's length: of many megabytes, for seconds.
 MAX_CHARACTERS = 100_000
+KINDS: tuple[TokenKind, ...] = get_args(TokenKind)
 MAX_NAMED = 3  # texts named in warnings; the others are counted
 
 
@@ -49,6 +51,16 @@ class Tokens:
     cut: Array
     most: int
 
+    @classmethod
+    def from_table(cls, table: Array, most: int) -> "Tokens":
+        """What `table` gave."""
+        *each, cut = np.split(table, np.arange(1, len(KINDS) + 1) * (table.shape[1] // len(KINDS)), axis=1)
+        return cls(dict(zip(KINDS, map(np.ascontiguousarray, each), strict=True)), cut[:, 0] != 0, most)
+
+    def table(self) -> Array:
+        """All numbers and whether a text is cut, (B, 3 L + 1) int64."""
+        return np.column_stack([*(self.numbers[kind] for kind in KINDS), self.cut])
+
     def array(self, spec: InputSpec) -> Array:
         """As the network takes them: its parts packed (B, F) float32, or the numbers of the tokens (B, L) int64."""
         assert spec.text is not None
@@ -68,14 +80,17 @@ class Tokens:
 
 
 class TextReader:
-    """The tokenizer of a bundle, which makes `length` tokens of each text, `most` of them its own. Thread-safe."""
+    """The tokenizer of a bundle, which makes `length` tokens of each text, `most` of them its own. Thread-safe.
+
+    identity: what no other tokenizer, and no other length, has.
+    """
 
     def __init__(self, data: bytes, length: int) -> None:
         """data: tokenizer.json, in the format of the package tokenizers, which fills to `length` and cuts no later.
 
         Raises `TokenizerError` for another file, and without that package.
         """
-        self.data, self.length = data, length
+        self.data, self.length, self.identity = data, length, f"{hashlib.sha256(data).hexdigest()} {length}"
         self._tokenizer = tokenizer_of(data)
         cut, filled = self._tokenizer.truncation or {}, self._tokenizer.padding or {}
         self.most = cut.get("max_length") or 0
@@ -89,13 +104,15 @@ class TextReader:
         none, and for those of more than `MAX_CHARACTERS`."""
         check_texts(texts, field)
         shape = len(texts), self.length
-        numbers: dict[TokenKind, Array] = {kind: np.empty(shape, np.int64) for kind in ("ids", "mask", "types")}
+        numbers: dict[TokenKind, Array] = {kind: np.empty(shape, np.int64) for kind in KINDS}
         cut = np.empty(len(texts), bool)
         # One after the other: what is left out of a text takes a hundred times its memory.
         for place, text in enumerate(texts):
             try:
                 (one,) = self._tokenizer.encode_batch_fast([text])  # unlike `encode`, it lets other threads run
-            except Exception as error:  # the package raises kinds of its own
+            except BaseException as error:
+                if not _is_of_package(error):
+                    raise
                 raise TextError(f"{field}[{place}]", f"no text that can be read ({error!s:.100})", "another") from None
             if len(one.ids) != self.length:
                 raise TextError(f"{field}[{place}]", f"{len(one.ids)} tokens of the tokenizer", f"{self.length}")
@@ -114,8 +131,15 @@ def tokenizer_of(data: bytes) -> "Tokenizer":
         raise TokenizerError(NEED_TOKENIZERS) from None
     try:
         return Tokenizer.from_str(data.decode())
-    except Exception as error:  # the package raises Exception itself
+    except BaseException as error:
+        if not _is_of_package(error):
+            raise
         raise TokenizerError(f"found no tokenizer ({' '.join(str(error).split()):.150})") from None
+
+
+def _is_of_package(error: BaseException) -> bool:
+    """Whether the package may have raised it: `Exception` itself, or a panic, such as of a pattern that gives up."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
 def check_texts(texts: Sequence[Any], field: str) -> None:

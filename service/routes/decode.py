@@ -1,5 +1,5 @@
-"""Read a body, and decode it on the event loop if that is quick; otherwise numbers and texts in a thread, images in a
-process."""
+"""Read a body, and decode it on the event loop if that is quick; otherwise numbers in a thread, images in a process.
+Texts are always read in a process: what a tokenizer takes is known to nobody."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ from ..bundle import InputSpec
 from ..codec.arrays import Array, InputTooLarge
 from ..codec.encoded_images import CHEAP_PIXELS, EncodedImages
 from ..codec.images import check_images
-from ..codec.plain_texts import CHEAP_CHARACTERS, PlainTexts
+from ..codec.plain_texts import PlainTexts
 from ..http.admission import Lease
 from ..http.bodies import read_body
 from ..http.disconnect import CancelOnDisconnect
@@ -77,14 +77,13 @@ async def decode_texts(
 ) -> tuple[Array, list[str]]:
     """The texts as the network takes them, and warnings; they were checked, and so the predictor has a tokenizer.
 
-    Raises what `PlainTexts.read` raises, and `DeadlineExceeded` or `ClientDisconnect`; the thread stays busy then.
+    Raises `InputError`, `DecoderUnavailable`, and `DeadlineExceeded` or `ClientDisconnect`: then the process is killed.
     """
-    reader, spec = predictor.reader, predictor.manifest.input
+    reader = predictor.reader
     assert reader is not None
-    if texts.size <= CHEAP_CHARACTERS:
-        return texts.read(reader, spec)
     async with _until(request, deadline):
-        return await runtime.in_thread(lambda: texts.read(reader, spec))
+        tokens = await runtime.text_decoders.tokens(texts, reader)
+    return tokens.array(predictor.manifest.input), tokens.warnings(texts.field)
 
 
 @contextlib.asynccontextmanager

@@ -1,9 +1,10 @@
 """More requests than can be computed: bounded waiting, deadlines, and the plain network's predictions."""
 
 import concurrent.futures
+import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from demur.service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.client import Client, base64_text, encoded, problem, serving
 from tests.support.metrics import metric
-from tests.support.processes import children_of, wait_until
+from tests.support.processes import children_of, cpu_ticks, wait_until
 from tests.support.requests import GOOD, JSON, image_file
 from tests.support.slow import TIMEOUT, Slow
 
@@ -211,18 +212,28 @@ def children() -> set[int]:
     return children_of(os.getpid())
 
 
-def test_decoding_ends_at_the_deadline(images: Synthetic) -> None:
-    before = children()
+@contextlib.contextmanager
+def with_a_decoder(images: Synthetic) -> Iterator[tuple[Client, set[int]]]:
+    """A service with a decoder process that is ready, and the processes that were there before."""
+    before, noise = children(), base64_text(encoded(Image.effect_noise((100, 100), 50)))
     with serving(Predictor.load(images.path)) as client:
+        assert client.predict({"images": [noise]}).status_code == 200
+        assert len(children() - before) == 1
+        yield client, before
+
+
+def test_decoding_ends_at_the_deadline(images: Synthetic) -> None:
+    with with_a_decoder(images) as (client, before):
         problem(client.predict(long_work(), x_request_timeout="0.2"), 504, "deadline_client")
         wait_until(lambda: children() == before)
 
 
 def test_decoding_ends_when_its_client_goes(images: Synthetic) -> None:
-    before = children()
-    with serving(Predictor.load(images.path)) as client:
+    with with_a_decoder(images) as (client, before):
+        (decoder,) = children() - before
         leaving = client.start("POST", "/predict", json=long_work())
-        wait_until(lambda: children() > before)
+        spent = cpu_ticks(decoder)
+        wait_until(lambda: cpu_ticks(decoder) > spent)
         leaving.cancel()
         wait_until(lambda: children() == before)
 

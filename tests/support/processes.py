@@ -46,3 +46,9 @@ def wait_until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < end, "it never happened"
         os.sched_yield()
+
+
+def cpu_ticks(pid: int) -> int:
+    """The processor time that the process has spent."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])

@@ -9,6 +9,7 @@ import math
 import pickle
 import struct
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,9 @@ from ..forms import FormError, FormFieldError
 
 Array = npt.NDArray[Any]
 SIZE = struct.Struct("<Q")
-DTYPE = np.dtype(np.float32)
 MOST_HEAD_BYTES = 2**16
-# What may be wrong with images, and how many texts say it.
+MOST_TOKENIZERS = 8  # that a process has ready; where it gets one more, it forgets them all first
+# What may be wrong with what is read, and how many texts say it.
 ERRORS: dict[str, tuple[type[Exception], int]] = {
     "InputError": (InputError, 3),
     "InputTooLarge": (InputTooLarge, 3),
@@ -29,6 +30,29 @@ ERRORS: dict[str, tuple[type[Exception], int]] = {
     "FormFieldError": (FormFieldError, 2),
 }
 Answer = Array | Exception
+
+
+@dataclass(frozen=True)
+class Expected:
+    """An array of at most `rows` examples of this shape, in numbers of this type."""
+
+    rows: int
+    shape: tuple[int, ...]
+    dtype: type[np.generic] = np.float32
+
+    @property
+    def bytes(self) -> int:
+        """At most."""
+        return self.rows * math.prod(self.shape) * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class GivenTokenizer:
+    """A task that has no answer: to have this tokenizer ready, as the arguments of `TextReader` describe it."""
+
+    identity: str
+    data: bytes
+    length: int
 
 
 class BrokenAnswerError(ConnectionError):
@@ -48,13 +72,13 @@ def unpack(parts: Sequence[bytearray]) -> Any:
 
 
 def pack_answer(answer: Answer) -> list[memoryview]:
-    """An array (B, ...) float32, or an error that says what is wrong with the images."""
+    """An array (B, ...), or an error that says what is wrong with the images or texts."""
     if isinstance(answer, Exception):
         kind = type(answer).__name__
         texts = list(answer.__reduce__()[1])
         return _framed([memoryview(json.dumps({"error": kind, "texts": texts}).encode())])
     head = memoryview(json.dumps({"shape": answer.shape}).encode())
-    return _framed([head, np.ascontiguousarray(answer, DTYPE).data.cast("B")])
+    return _framed([head, np.ascontiguousarray(answer).data.cast("B")])
 
 
 def check_sizes(sizes: Sequence[int], most_bytes: int) -> None:
@@ -64,8 +88,8 @@ def check_sizes(sizes: Sequence[int], most_bytes: int) -> None:
         raise BrokenAnswerError("a decoder's answer has other parts than expected")
 
 
-def unpack_answer(parts: Sequence[bytearray], shape: tuple[int, ...]) -> Answer:
-    """The array (B, *shape), which shares its part's memory, or the error; raises `BrokenAnswerError`."""
+def unpack_answer(parts: Sequence[bytearray], expected: Expected) -> Answer:
+    """The array, which shares its part's memory, or the error; raises `BrokenAnswerError`."""
     try:
         head = json.loads(parts[0])
         if "error" in head:
@@ -75,9 +99,9 @@ def unpack_answer(parts: Sequence[bytearray], shape: tuple[int, ...]) -> Answer:
                 raise ValueError("another number of texts")
             return kind(*texts)
         found = tuple(map(int, head["shape"]))
-        if found[1:] != shape or math.prod(found) * DTYPE.itemsize != len(parts[1]):
+        if found[1:] != expected.shape or math.prod(found) * np.dtype(expected.dtype).itemsize != len(parts[1]):
             raise ValueError("another shape")
-        return np.frombuffer(parts[1], DTYPE).reshape(found)
+        return np.frombuffer(parts[1], expected.dtype).reshape(found)
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise BrokenAnswerError(f"a decoder's answer cannot be read: {error!s:.100}") from None
 

@@ -10,9 +10,11 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from ...inference.texts import TextReader
 from ..arrays import InputError, InputTooLarge
 from ..forms import FormError, FormFieldError
-from .channel import SIZE, Answer, pack_answer, sizes_from_bytes, unpack
+from ..plain_texts import PlainTexts
+from .channel import MOST_TOKENIZERS, SIZE, Answer, GivenTokenizer, pack_answer, sizes_from_bytes, unpack
 
 READY = b"+"
 OOM_SCORE = "1000"  # out of memory, Linux kills this process before the service
@@ -24,23 +26,35 @@ def main(descriptor: int, data_bytes: int) -> None:
     logging.disable()  # errors of images are sent to the client
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     _limit_memory(data_bytes)
+    readers: dict[str, TextReader] = {}
+    silent = os.open(os.devnull, os.O_WRONLY)
     with socket.socket(fileno=descriptor) as line:
         line.sendall(READY)
         while (task := _receive(line)) is not None:
+            if isinstance(task, GivenTokenizer):
+                if len(readers) == MOST_TOKENIZERS:
+                    readers.clear()
+                os.dup2(silent, sys.stderr.fileno())  # or each panic of the package is many lines of the service's log
+                readers[task.identity] = TextReader(task.data, task.length)
+                line.sendall(READY)
+                continue
             line.sendall(READY)
-            for part in pack_answer(_answer(*task)):
+            for part in pack_answer(_answer(readers, *task)):
                 line.sendall(part)
 
 
-def _answer(images: Any, spec: Any, limits: Any) -> Answer:
-    """The array, or the error that says what is wrong with the images."""
+def _answer(readers: dict[str, TextReader], given: Any, *arguments: Any) -> Answer:
+    """The array, or the error that says what is wrong with the images or texts."""
     try:
-        array: Answer = images.array(spec, limits)
+        if isinstance(given, PlainTexts):
+            return given.table(readers[arguments[0]])
+        array: Answer = given.array(*arguments)
         return array
     except (InputError, FormError, FormFieldError) as error:
         return error
     except MemoryError:
-        return InputTooLarge(images.field, "images that take more memory than is allowed", "fewer or smaller")
+        found = f"{given.plural} that take more memory than is allowed"
+        return InputTooLarge(given.field, found, "fewer or smaller")
 
 
 def _receive(line: socket.socket) -> Any:

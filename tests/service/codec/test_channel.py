@@ -10,6 +10,7 @@ from demur.service.codec.arrays import InputError, InputTooLarge
 from demur.service.codec.decoders.channel import (
     MOST_HEAD_BYTES,
     BrokenAnswerError,
+    Expected,
     check_sizes,
     pack_answer,
     unpack_answer,
@@ -18,6 +19,7 @@ from demur.service.codec.forms import FormError, FormFieldError
 
 SHAPE = (3, 4, 5)
 ARRAY = np.random.default_rng(0).random((2, *SHAPE), np.float32)
+EXPECTED = Expected(2, SHAPE)
 
 
 def sent(answer: object) -> list[bytearray]:
@@ -26,7 +28,7 @@ def sent(answer: object) -> list[bytearray]:
 
 
 def test_an_array_comes_back_as_it_was() -> None:
-    found = unpack_answer(sent(ARRAY), SHAPE)
+    found = unpack_answer(sent(ARRAY), EXPECTED)
     assert isinstance(found, np.ndarray)
     np.testing.assert_array_equal(found, ARRAY)
     assert found.dtype == np.float32
@@ -43,7 +45,7 @@ def test_an_array_comes_back_as_it_was() -> None:
     ids=lambda error: type(error).__name__,
 )
 def test_an_error_comes_back_as_it_was(error: Exception) -> None:
-    found = unpack_answer(sent(error), SHAPE)
+    found = unpack_answer(sent(error), EXPECTED)
     assert type(found) is type(error)
     assert str(found) == str(error)
     assert vars(found) == vars(error)
@@ -71,13 +73,14 @@ def head(**content: object) -> bytearray:
         [head(shape=[2, 3, 4, 5])],
         [head(shape=[2, 3, 4, 5]), bytearray(7)],
         [head(shape=[2, 5, 4, 3]), bytearray(ARRAY.tobytes())],
+        [head(shape=[2, 3, 4, 5]), bytearray(ARRAY.astype(np.float64).tobytes())],
         [head(shape=[-2, 3, 4, 5]), bytearray(ARRAY.tobytes())],
         [head(shape="many"), bytearray(ARRAY.tobytes())],
     ],
 )
 def test_anything_else_is_no_answer(parts: list[bytearray]) -> None:
     with pytest.raises(BrokenAnswerError):
-        unpack_answer(parts, SHAPE)
+        unpack_answer(parts, EXPECTED)
 
 
 @pytest.mark.parametrize("sizes", [[], [MOST_HEAD_BYTES + 1], [10, 481], [10, 10, 10]])

@@ -13,7 +13,7 @@ from PIL import Image
 
 from tests.support.bundles import Synthetic
 from tests.support.client import base64_text, encoded
-from tests.support.processes import children_of, is_running, wait_until
+from tests.support.processes import children_of, cpu_ticks, is_running, wait_until
 from tests.support.server import Server, running
 
 IMAGE = json.dumps({"images": [base64_text(encoded(Image.effect_noise((100, 100), 50)))]}).encode()
@@ -54,11 +54,6 @@ def busy(server: Server) -> Iterator[socket.socket]:
         connection.sendall(HEAD % len(LONG) + LONG)
         wait_until(lambda: max(map(cpu_ticks, children_of(server.process.pid))) > spent)
         yield connection
-
-
-def cpu_ticks(pid: int) -> int:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12])
 
 
 def test_it_has_no_socket_but_the_line_to_its_parent(lasting: Server) -> None:

@@ -130,8 +130,10 @@ def test_what_the_settings_allow_has_room() -> None:
 
 def test_whoever_waits_no_longer_kills_it(before: set[int]) -> None:
     async def attempt(pool: DecoderPool) -> None:
+        await pool.array(ImageFiles([PNG], "files"), SPEC, LIMITS)
+        child = new_child(before)
         decoding = asyncio.create_task(pool.array(ImageFiles([LARGE] * 4, "files"), SPEC, LIMITS))
-        child = await asyncio.to_thread(new_child, before)
+        await asyncio.sleep(0)
         decoding.cancel()
         with pytest.raises(asyncio.CancelledError):
             await decoding
