@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone, is_classifier, is_regressor
 from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.utils.multiclass import check_classification_targets
@@ -24,6 +24,7 @@ from torch import nn
 
 from demur.offline.config import FitConfig
 from demur.offline.fit import fit_bundle
+from demur.offline.recipes.words import in_words
 from demur.service.bundle import staged_bundle
 from demur.service.format.files import check_new
 from demur.service.inference.decision import Decision
@@ -34,6 +35,13 @@ from demur.service.maths.rejection import minimum_calibration_examples
 Array = npt.NDArray[Any]
 WARNING = "warning: "
 HELD_OUT, MOST_HELD_OUT = 0.3, 0.5
+WORDS = {
+    "calibration_loader": "held_out",
+    "train_loader": "X",
+    "class_names": "y, its classes",
+    "targets": "y",
+    "model": "network",
+}
 log = logging.getLogger("demur")
 
 
@@ -64,20 +72,33 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
         self.network, self.held_out, self.config, self.random_state = network, held_out, config, random_state
 
     def _fit(self, x: Array, y: Array, names: list[str] | None, options: dict[str, Any], stratify: bool) -> None:
+        if not isinstance(self.config, FitConfig | None):
+            raise TypeError(f"config: found {type(self.config).__name__}, expected a FitConfig")
+        if self.held_out is not None and not (isinstance(self.held_out, float) and 0 < self.held_out < 1):
+            raise ValueError(f"held_out: found {self.held_out!r}, expected a share above 0 and below 1")
         given = {} if self.config is None else self.config.model_dump(exclude_unset=True)
         config = FitConfig(**{**given, **options})
         share = _share(len(x), config) if self.held_out is None else self.held_out
-        parts = train_test_split(
-            x, y, test_size=share, random_state=self.random_state, stratify=y if stratify else None
-        )
-        x_train, x_held_out, y_train, y_held_out = parts
-        network = self._trained(x_train, y_train)
-        with tempfile.TemporaryDirectory() as scratch:
+        # The only example of a class is learnt from: the network would not know of the class otherwise.
+        alone = np.bincount(y)[y] == 1 if stratify else np.zeros(len(x), bool)
+        several, groups = np.flatnonzero(~alone), y[~alone] if stratify else None
+        try:
+            learnt, held = train_test_split(several, test_size=share, random_state=self.random_state, stratify=groups)
+        except ValueError as error:
+            if isinstance(error, TypeError):  # of random_state, in its own words
+                raise
+            raise ValueError(
+                f"X: found n_samples={len(x)}, expected enough to learn from, and beside them {100 * share:g} % that "
+                "calibrate, some of each class"
+            ) from None
+        learnt = np.concatenate([learnt, np.flatnonzero(alone)])
+        network = self._trained(x[learnt], y[learnt])
+        with in_words(WORDS), tempfile.TemporaryDirectory() as scratch:
             path = fit_bundle(
                 network,
-                (x_train.astype(np.float32), y_train),
+                (x[learnt].astype(np.float32), y[learnt]),
                 Path(scratch) / "bundle",
-                calibration_loader=(x_held_out.astype(np.float32), y_held_out),
+                calibration_loader=(x[held].astype(np.float32), y[held]),
                 config=config,
                 class_names=names,
                 say=_tell,
@@ -91,6 +112,9 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
         if isinstance(network, nn.Module):
             return network
         if isinstance(network, BaseEstimator):
+            if not (is_classifier if is_classifier(self) else is_regressor)(network):
+                found, kind = type(network).__name__, "classifier" if is_classifier(self) else "regressor"
+                raise TypeError(f"network: found {found}, expected a {kind}, as is this {type(self).__name__}")
             return clone(network).fit(x, y)
         if callable(network):
             return network(x, y)
@@ -126,7 +150,8 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
 
     def _decision(self, level: float) -> Decision:
         decision = self._predictor().decision
-        return replace(decision, policy=Policy(**decision.policy.model_dump() | {"interval_level": level}))
+        with in_words({"interval_level": "level"}):
+            return replace(decision, policy=Policy(**decision.policy.model_dump() | {"interval_level": level}))
 
     def _predict(self, x: Any) -> Prediction:
         check_is_fitted(self)
@@ -161,9 +186,8 @@ class DemurClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
         check_classification_targets(y)
         self.classes_, numbers = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"y: found one class, {self.classes_[0]!r}, expected at least two")
-        enough = bool(np.bincount(numbers).min() >= 2)
-        self._fit(X, numbers, [str(name) for name in self.classes_], {"likelihood": "classification"}, enough)
+            raise ValueError(f"y: found one class, {self.classes_.tolist()[0]!r}, expected at least two")
+        self._fit(X, numbers, [str(name) for name in self.classes_], {"likelihood": "classification"}, True)
         return self
 
     def _default(self) -> BaseEstimator:

@@ -20,6 +20,7 @@ from .from_files import numbered, read_examples
 from .load import Recipe, RecipeError, load_recipe
 from .look import FOREIGN, HELD_OUT, TRAIN, looked_at
 from .progress_bars import Bars
+from .words import FILES, RECIPE, in_words
 
 
 def fit_recipe(recipe: Path | Recipe, out: Path, given: dict[str, Any], restart: bool = False) -> bool:
@@ -37,13 +38,14 @@ def fit_recipe(recipe: Path | Recipe, out: Path, given: dict[str, Any], restart:
         discard_checkpoint(out, environment_context().rank)
     resolve_device(config.device)
     names, spec, tokenizer = recipe.class_names, recipe.input_spec, recipe.tokenizer
-    data = looked_at(recipe, config, names, spec, tokenizer)
+    with in_words(_words(recipe)):
+        data = looked_at(recipe, config, names, spec, tokenizer)
     main = environment_context().is_main
     shown = Bars() if main else None
     if shown is not None:
         shown.say("data and options suit each other; now model() of the recipe")
     model = recipe.model()  # it may train for hours: everything else comes first
-    with recipe.running(), shown or contextlib.nullcontext() as bars:
+    with in_words(_words(recipe)), recipe.running(), shown or contextlib.nullcontext() as bars:
         fit_bundle(
             model,
             data[TRAIN],
@@ -65,8 +67,12 @@ def dry_run_recipe(recipe: Path | Recipe, given: dict[str, Any]) -> list[str]:
     recipe = _loaded(recipe)
     config, held_out = _config(recipe, given), recipe.data("calibration_data")
     train, tokenizer = recipe.data("train_data"), recipe.tokenizer
-    with recipe.running():
+    with in_words(_words(recipe)), recipe.running():
         return dry_run(recipe.model(), train, config, calibration_loader=held_out, tokenizer=tokenizer)
+
+
+def _words(recipe: Recipe) -> dict[str, str]:
+    return FILES if recipe.path.suffix.lower() == ".onnx" else RECIPE
 
 
 def _loaded(recipe: Path | Recipe) -> Recipe:

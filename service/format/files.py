@@ -185,7 +185,9 @@ def check_new(out: Path, replace: bool) -> None:
     """`check_destination`, which refuses an existing bundle too unless it is to be replaced."""
     check_destination(out)
     if not replace and os.path.lexists(out / MANIFEST):
-        raise BundleError(out, "holds a bundle", "replace it with --force, or choose another destination")
+        raise BundleError(
+            out, "holds a bundle", "remove it, or choose another destination; a command replaces it with --force"
+        )
 
 
 def check_writable(out: Path) -> None:

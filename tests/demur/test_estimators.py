@@ -1,6 +1,7 @@
 """Estimators of scikit-learn in pipelines and cross-validation, and by scikit-learn's own checks."""
 
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
-from sklearn.neural_network import MLPClassifier
+from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -122,6 +123,52 @@ def test_values_have_deviations_and_intervals() -> None:
 def test_what_is_no_network_is_refused(network: Any, error: type[Exception], named: str) -> None:
     with pytest.raises(error, match=named):
         DemurClassifier(network).fit(X, Y)
+
+
+SMALL: dict[str, Any] = {"network": MLPClassifier((5,), max_iter=5)}
+MEAN = SIGNAL[:60]
+ODD: Any = {"seed": 1}
+
+
+@pytest.mark.parametrize(
+    ("estimator", "x", "y", "words"),
+    [
+        (DemurClassifier(), X[:60], np.zeros(60, int), r"^y: found one class, 0, expected"),
+        (DemurClassifier(), X[:60], np.full(60, "a"), r"^y: found one class, 'a', expected"),
+        (DemurClassifier(**SMALL), X[:4], [0, 1, 0, 1], r"^held_out: found 1 examples to set the threshold"),
+        (DemurRegressor(), X[:1], [1.0], r"^X: found n_samples=1, expected enough to learn from"),
+        (DemurClassifier(held_out=0), X[:60], Y[:60], r"^held_out: found 0, expected a share above 0 and below 1"),
+        (DemurRegressor(held_out=1), X[:60], MEAN, r"^held_out: found 1, expected a share"),
+        (DemurRegressor(config=ODD), X[:60], MEAN, r"^config: found dict, expected a FitConfig"),
+        (DemurClassifier(MLPRegressor()), X[:60], Y[:60], r"^network: found MLPRegressor, expected a classifier"),
+        (DemurRegressor(MLPClassifier()), X[:60], MEAN, r"^network: found MLPClassifier, expected a regressor"),
+        (DemurClassifier(nn.Linear(3, 5)), X, Y, r"^y, its classes: found \['high', .*expected 5 names"),
+        (DemurClassifier(nn.Linear(4, 3)), X, Y, r"^network: cannot process the inputs of X, found shape"),
+        (DemurRegressor(nn.Linear(3, 2)), X, SIGNAL, r"^y: found shape \(\d+,\), expected \(\d+, 2\)"),
+        (DemurClassifier(lambda *_: None), X, Y, r"^network: found NoneType, expected a trained network"),
+        (DemurRegressor(nn.Linear(3, 1)), 1e39 * X, SIGNAL, r"^X, batch 0: found"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_an_error_is_told_in_the_words_of_the_estimator(estimator: Any, x: Any, y: Any, words: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=words) as caught:
+        estimator.fit(x, y)
+    assert not re.search("loader|fit_bundle|likelihood|class_names|test_size", str(caught.value))
+
+
+@pytest.mark.parametrize("level", [0, 1, 2, "much"])
+def test_a_level_that_is_none_is_told_in_its_own_word(classifier: Any, level: Any) -> None:
+    with pytest.raises(ValueError, match=r"^level: found"):
+        classifier[-1].predict_set(X[:5], level)
+
+
+@pytest.mark.parametrize("state", range(3))
+def test_the_only_example_of_a_class_is_learnt_from(state: int) -> None:
+    classes = np.where(SIGNAL[:80] > 0, "b", "a")
+    classes[7] = "c"
+    model = DemurClassifier(**SMALL, random_state=state).fit(X[:80], classes)
+    assert model.predict_proba(X[:5]).shape == (5, 3)
 
 
 def test_nothing_is_predicted_before_a_fit() -> None:

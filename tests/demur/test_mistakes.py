@@ -545,7 +545,7 @@ MODELS = {
     "a GPU that is not there": (
         "class Moved(Layered):\n    def forward(self, x):\n        return self.layer(x.to('cuda:99'))\n"
         "def model():\n    return Moved()",
-        "cannot process the inputs of train_loader",
+        "cannot process the inputs of train_data()",
         "x.to('cuda:99')",
         SUPPORTED,
     ),

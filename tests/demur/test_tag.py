@@ -49,7 +49,10 @@ def test_what_is_not_said_stays_and_a_signature_does_not(tmp_path: Path) -> None
         (["--name", "a/b"], "--name: found 'a/b', expected 1 to 200 characters without '/'"),
         (["--name", ".."], "--name: found '..', expected 1 to 200 characters without '/'"),
         ([], "expected --name, --version or both"),
-        (["--name", "x", "--out", str(BUNDLE)], "holds a bundle (remedy: replace it with --force"),
+        (
+            ["--name", "x", "--out", str(BUNDLE)],
+            "holds a bundle (remedy: remove it, or choose another destination; a command replaces it with --force",
+        ),
     ],
 )
 def test_what_is_refused(tmp_path: Path, options: list[str], words: str) -> None:

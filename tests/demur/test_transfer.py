@@ -57,7 +57,10 @@ def test_commands_take_a_uri_in_place_of_a_folder(hub: FakeHub, tmp_path: Path) 
     ("arguments", "words"),
     [
         (["pull", URI, "--out", "there"], "found no such repository"),
-        (["pull", str(BUNDLE), "--out", str(BUNDLE)], "holds a bundle (remedy: replace it with --force"),
+        (
+            ["pull", str(BUNDLE), "--out", str(BUNDLE)],
+            "holds a bundle (remedy: remove it, or choose another destination; a command replaces it with --force",
+        ),
         (["pull", "ftp://x/y", "--out", "there"], "found another form of URI"),
         (["pull", str(BUNDLE), "--out", "there", "--trusted-keys", "none.pem"], "none.pem: trusted keys"),
         (["push", "none", URI], "no such folder"),
