@@ -31,6 +31,7 @@ from .models.folders import bundles_in
 from .models.loading import load_named
 from .monitoring.audit_file import AuditFileError, open_audit
 from .process.forced_exit import ForcedExit
+from .process.listening import check_open_files
 from .process.logs import log_config
 from .process.server import build_server
 from .process.supervisor import METRICS_FOLDER, listener, supervise
@@ -100,6 +101,7 @@ def serve(
         _check_grpc(settings)
         _check_traces(settings)
         _check_workers(settings)
+        _check_open_files()
         if settings.uris:
             logging.config.dictConfig(log_config(settings))  # what is fetched is told as everything else
             fetch_bundles(settings)
@@ -239,6 +241,13 @@ def _check_levels(settings: Settings) -> None:
         if folder.is_dir() and not (folder / MANIFEST).exists() and (inside := bundles_in(folder)):
             problem = f"is no bundle, but holds {len(inside)}"
             raise BundleError(folder, problem, f"serve them all with --models {folder}, or name {inside[0]}")
+
+
+def _check_open_files() -> None:
+    try:
+        check_open_files()
+    except ValueError as error:
+        _fail(str(error))
 
 
 def _check_metrics_folder() -> None:

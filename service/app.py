@@ -106,7 +106,7 @@ def create_app(
             CORSMiddleware, allow_origins=settings.cors_origins, allow_methods=["*"], allow_headers=["*"]
         )
     app.add_middleware(SecurityHeaders)
-    app.add_middleware(RequestMetrics, metrics=metrics)
+    app.add_middleware(RequestMetrics, metrics=metrics, access_log=settings.access_log)
     if _traced(settings):
         from .http.tracing import Traces  # needs packages of its own
 

@@ -88,6 +88,7 @@ class LimitedProtocol(RefusingProtocol):
         waiting = Waiting(partial(start, cycle, app), lambda: cycle.disconnected)
         if not self.start_queue.submit(waiting, scrape=path == METRICS_PATH):
             self.count_error(BUSY.code)
+            self._log_refusal(BUSY)
             busy: Any = secured(render(path, BUSY, {"Retry-After": "1"}))
             start(cycle, busy)
 

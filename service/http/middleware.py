@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..monitoring.metrics import Metrics
 from ..security.api_keys import KeyRing
+from .access_log import log_request
 from .errors import CLIENT_GONE
 from .problems import make_problem, render
 from .request_id import HEADER, identify
@@ -87,21 +88,23 @@ class RequestIds:
 
 
 class RequestMetrics:
-    """Count and time requests by route template, so that clients cannot create labels."""
+    """Count and time requests by route template, so that clients cannot create labels, and log them where that is
+    wanted."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        self.app, self.metrics = app, metrics
+    def __init__(self, app: ASGIApp, metrics: Metrics, access_log: bool) -> None:
+        self.app, self.metrics, self.access_log = app, metrics, access_log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        started, status = time.perf_counter(), CLIENT_GONE
+        started, status, size = time.perf_counter(), CLIENT_GONE, 0
 
         async def note_status(message: Message) -> None:
-            nonlocal status
+            nonlocal status, size
             if message["type"] == "http.response.start":
                 status = message["status"]
+            size += len(message.get("body", b""))
             await send(message)
 
         self.metrics.in_flight.inc()
@@ -117,7 +120,10 @@ class RequestMetrics:
         finally:
             self.metrics.in_flight.dec()
             route = getattr(scope.get("route"), "path", "unmatched")
-            self.metrics.answered(scope["method"], route, status, time.perf_counter() - started)
+            seconds = time.perf_counter() - started
+            self.metrics.answered(scope["method"], route, status, seconds)
+            if self.access_log:
+                log_request(scope, status, seconds, size)
 
 
 class ApiKeys:

@@ -20,10 +20,21 @@ NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENO
 
 # Files that the process may open, so that connections take at most some 250 MB; and how many of these are not for them.
 MOST_FILES, SPARE_FILES = 16_384, 100
+LEAST_FILES = 256  # with fewer, a few clients would leave none for health checks
 
 
 class OutOfDescriptors(Exception):
     """Connections wait, and the process may open no more file descriptors."""
+
+
+def check_open_files() -> None:
+    """Raises `ValueError` where the process may open too few files."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if hard != resource.RLIM_INFINITY and hard < LEAST_FILES:
+        raise ValueError(
+            f"open files: found a limit of {hard}, expected at least {LEAST_FILES}, and better {MOST_FILES}: each "
+            "connection is one; raise it where the service is started (ulimit -n, LimitNOFILE=, --ulimit nofile=)"
+        )
 
 
 def most_connections() -> int:

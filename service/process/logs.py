@@ -2,12 +2,10 @@
 
 import contextlib
 import copy
-import http
 import itertools
 import json
 import logging
 import os
-import sys
 import threading
 import time
 from collections import deque
@@ -17,37 +15,12 @@ from typing import Any, TextIO
 
 from uvicorn.config import LOGGING_CONFIG
 
+from ..http.access_log import ACCESS
 from ..http.request_id import current_id
 from ..settings import Settings
 
-PHRASES: dict[object, str] = {status.value: status.phrase for status in http.HTTPStatus}
-ACCESS, ACCESS_FIELDS = "uvicorn.access", ("client", "method", "path", "", "status")
 MOST_LINES, LINES_AT_ONCE = 10_000, 1000
 TOGETHER_SECONDS, FLUSH_SECONDS = 0.02, 1.0
-
-
-class PathOnly(logging.Filter):
-    """Removes the query from lines of the access log: the service does not use it, and it may hold a key."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Keep every line."""
-        if isinstance(record.args, tuple) and len(record.args) == 5:  # client, method, target, version, status
-            client, method, target, *rest = record.args
-            record.args = (client, method, f"{target}".partition("?")[0], *rest)
-        return True
-
-
-class AccessLines(logging.Formatter):
-    """uvicorn's lines without its colours, in a fraction of the time: a line comes with every request."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The line."""
-        if not isinstance(record.args, tuple) or len(record.args) != len(ACCESS_FIELDS):
-            return super().format(record)
-        client, method, path, version, status = record.args
-        moment, request = getattr(record, "moment", ""), getattr(record, "request", "")
-        code = f"{status} {PHRASES.get(status, '')}"
-        return f'{moment} {record.levelname}:     {client} - "{method} {path} HTTP/{version}" {code}{request}'
 
 
 class WithContext(logging.Filter):
@@ -71,7 +44,7 @@ class WithContext(logging.Filter):
 
 class JsonLines(logging.Formatter):
     """A JSON object a line: `time`, `level`, `message`, `logger`, and where there are such `request`, `exception`, and
-    of the access log `client`, `method`, `path` and `status`."""
+    the fields of the access log."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The object."""
@@ -82,8 +55,7 @@ class JsonLines(logging.Formatter):
             "logger": record.name,
             "request": (getattr(record, "request", "") or "").removeprefix(" request=") or None,
         }
-        if record.name == ACCESS and isinstance(record.args, tuple) and len(record.args) == len(ACCESS_FIELDS):
-            line |= {name: value for name, value in zip(ACCESS_FIELDS, record.args, strict=True) if name}
+        line |= getattr(record, "fields", {})
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps({name: value for name, value in line.items() if value is not None}, ensure_ascii=False)
@@ -194,20 +166,23 @@ def toggle_debug(level: str) -> None:
 
 
 def log_config(settings: Settings) -> dict[str, Any]:
-    """uvicorn's logging configuration, with time and request in each line, and a logger for the service's messages."""
+    """uvicorn's logging configuration, with time and request in each line, and loggers for the service's messages and
+    its requests."""
     config = copy.deepcopy(LOGGING_CONFIG)
-    config["filters"] = {"path_only": {"()": PathOnly}, "context": {"()": WithContext}}
-    for formatter in config["formatters"].values():
-        formatter["fmt"] = f"%(moment)s {formatter['fmt']}%(request)s"
-    if not sys.stdout.isatty():
-        config["formatters"]["access"] = {"()": AccessLines}
+    config["filters"] = {"context": {"()": WithContext}}
+    config["formatters"]["default"]["fmt"] = "%(moment)s %(levelprefix)s %(message)s%(request)s"
+    # Without uvicorn's colours, in a fraction of the time: a line comes with every request.
+    config["formatters"]["access"] = {"format": "%(moment)s %(levelname)s:     %(message)s%(request)s"}
     json_lines = settings.log_format == "json"
     writer = LogWriter(_told_in_json if json_lines else str)  # one for all streams, so that lines stay in their order
     if json_lines:
         config["formatters"] = {name: {"()": JsonLines} for name in config["formatters"]}
     for handler in config["handlers"].values():
         handler |= {"class": f"{__name__}.{Background.__name__}", "filters": ["context"], "writer": writer}
-    config["loggers"]["uvicorn.access"]["filters"] = ["path_only"]
+    config["loggers"][ACCESS] = {
+        **config["loggers"].pop("uvicorn.access"),
+        "level": settings.log_level.upper(),
+    }
     config["loggers"]["demur"] = {"handlers": ["default"], "level": settings.log_level.upper()}
     # Not what it says of single headers: clients could fill the log.
     config["loggers"]["opentelemetry"] = {"handlers": ["default"], "level": "ERROR"}

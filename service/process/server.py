@@ -346,7 +346,7 @@ def uvicorn_options(settings: Settings) -> dict[str, Any]:
         "workers": 1,
         "log_config": log_config(settings),
         "log_level": settings.log_level,
-        "access_log": settings.access_log,
+        "access_log": False,  # the service has its own, which knows more
         "timeout_keep_alive": KEEP_ALIVE_SECONDS,
         "timeout_graceful_shutdown": settings.shutdown_seconds,
         "server_header": False,

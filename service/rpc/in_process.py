@@ -1,7 +1,7 @@
 """Requests to the HTTP application without a connection: what other protocols ask passes all that HTTP does."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -14,7 +14,6 @@ from ..http.disconnect import DisconnectEvent
 from ..http.errors import CLIENT_GONE
 
 Headers = Mapping[str, str]
-Note = Callable[[str, str, str, "Reply"], None]
 
 
 @dataclass
@@ -29,9 +28,8 @@ class Reply:
 class InProcess:
     """Asks `app`, which runs. `running`: the tasks that answer, which whoever stops the service waits for."""
 
-    def __init__(self, app: ASGIApp, running: set[asyncio.Task[None]], note: Note) -> None:
-        """note: called with client, method, quoted path and answer of each request."""
-        self._app, self._running, self._note = app, running, note
+    def __init__(self, app: ASGIApp, running: set[asyncio.Task[None]]) -> None:
+        self._app, self._running = app, running
 
     async def ask(self, method: str, path: str, headers: Headers, body: bytes = b"", client: str = "") -> Reply:
         """The answer. A caller that is cancelled is a client that has left."""
@@ -48,7 +46,6 @@ class InProcess:
             raise
         finally:
             stream.drop()
-            self._note(scope["client"][0], method, scope["raw_path"].decode(), reply)  # of a proxy, whom it names
         return reply
 
     async def _run(self, scope: dict[str, Any], stream: "_Stream", reply: Reply) -> None:

@@ -1,7 +1,6 @@
 """The gRPC server: what it offers, how much it takes at once, and how it begins and ends."""
 
 import asyncio
-import logging
 import os
 from typing import Any, cast
 
@@ -18,7 +17,7 @@ from ..runtime import Runtime
 from ..security.api_keys import KeyRing
 from ..settings import Settings
 from .health import HEALTH, Health
-from .in_process import InProcess, Reply
+from .in_process import InProcess
 from .protocol import SERVICE, Protocol
 from .servicer import Servicer
 
@@ -27,8 +26,6 @@ MOST_CALLS = 1024  # at once, those that wait among them
 # Before the end, calls that still come are told to go elsewhere: gRPC itself would cancel them, and clients do not try
 # again then.
 TURN_AWAY_SECONDS = 0.5
-MOST_LOGGED = 300  # characters of a path
-access = logging.getLogger("uvicorn.access")
 
 
 class RpcServer:
@@ -46,7 +43,7 @@ class RpcServer:
         self._settings, self.port = settings, 0
         # As uvicorn does over HTTP; its types are narrower than Starlette's.
         trusting = ProxyHeadersMiddleware(cast("Any", app), list(settings.trusted_proxies))
-        http = InProcess(cast("ASGIApp", trusting), running, _log if settings.access_log else _no_log)
+        http = InProcess(cast("ASGIApp", trusting), running)
         described = descriptor_pb2.FileDescriptorProto()
         health_pb2.DESCRIPTOR.CopyToProto(described)
         protocol = Protocol([described])
@@ -79,12 +76,3 @@ class RpcServer:
         self._servicer.stopping = True
         await asyncio.sleep(min(TURN_AWAY_SECONDS, seconds))
         await self._server.stop(seconds)
-
-
-def _log(client: str, method: str, path: str, reply: Reply) -> None:
-    shown, named = path[:MOST_LOGGED], {"request_id": reply.headers.get("x-request-id")}
-    access.info('%s - "%s %s HTTP/%s" %d', client, method, shown, "2", reply.status, extra=named)
-
-
-def _no_log(*_: Any) -> None:
-    """Write nothing."""

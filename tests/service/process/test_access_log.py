@@ -1,14 +1,19 @@
 """The log: time and request of each line, the client that a trusted proxy names, and no query, which may hold a key."""
 
 import datetime as dt
+import json
 import re
+from pathlib import Path
 
 import pytest
 
+from demur.service.security.api_keys import new_key
 from tests.support.bundles import Synthetic
-from tests.support.server import running
+from tests.support.requests import GOOD
+from tests.support.server import TIMEOUT, running
 
 SECRET = "s3cret-key"
+GOOD_BODY = json.dumps({"inputs": GOOD}).encode()
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
@@ -50,7 +55,7 @@ def test_each_line_has_its_time_and_those_of_a_request_its_id(classification: Sy
             identity = answered["x-request-id"]
             assert status == 404
             assert identity == given if given == "order-17" else re.fullmatch(r"[0-9a-f]{32}", identity)
-            server.wait_for(f' - "GET /nothing HTTP/1.1" 404 Not Found request={identity}$')
+            server.wait_for(f' - "GET /nothing HTTP/1.1" 404 Not Found [0-9.]+ms [0-9]+B request={identity}$')
         assert server.terminate() == 0
     ended = dt.datetime.now(dt.UTC).replace(tzinfo=None)
     for line in server.lines:
@@ -58,3 +63,27 @@ def test_each_line_has_its_time_and_those_of_a_request_its_id(classification: Sy
         assert began <= dt.datetime.fromisoformat(moment.removesuffix("Z")) <= ended, line
         assert level in {"INFO:", "WARNING:"}, line
         assert ("request=" in line) == ('"GET' in line), line
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_line_names_the_key_and_the_model(classification: Synthetic, tmp_path: Path, form: str) -> None:
+    key, entry = new_key("alice")
+    (tmp_path / "keys").write_text(f"{entry.line}\n")
+    extra = {"DEMUR_API_KEYS_FILE": str(tmp_path / "keys"), "DEMUR_LOG_FORMAT": form}
+    with running(classification.path, **extra) as server:
+        status, _, body = server.request("POST", "/predict", GOOD_BODY, {"Authorization": f"Bearer {key}"})
+        assert status == 200
+        line = server.wait_for(r'^.*"?POST /predict HTTP/1\.1.*$')[0]
+        server.request("GET", "/nothing", headers={"Authorization": "Bearer no"})
+        refused = server.wait_for(r"^.*GET /nothing HTTP/1\.1.*$")[0]
+        health = server.request("GET", "/health/live")[0]
+        assert health == 200
+        server.wait_for("GET /health/live")
+    assert "alice" not in refused
+    if form == "text":
+        assert re.search(rf"200 OK [0-9.]+ms {len(body)}B key=alice model=synthetic version=1 request=", line)
+    else:
+        found = json.loads(line)
+        assert (found["status"], found["bytes"], found["key"]) == (200, len(body), "alice")
+        assert (found["model"], found["version"]) == ("synthetic", "1")
+        assert 0 < found["seconds"] < TIMEOUT

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from demur.service.process.listening import accept_waiting, refuse_new_connections
+from demur.service.process.listening import LEAST_FILES, accept_waiting, refuse_new_connections
 from tests.support.bundles import Synthetic
 from tests.support.server import ROOT, RUNNING, Server, environment
 
@@ -35,6 +35,17 @@ def test_no_client_connects_between_the_last_accept_and_the_close(host: str) -> 
             one.sendall(b"asked")
             assert other.recv(5) == b"asked"
         assert listener.fileno() > 0  # it is still open
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_process_that_may_open_too_few_files_does_not_start(classification: Synthetic, workers: str) -> None:
+    """Health checks would fail as soon as a few clients come."""
+    command = f"ulimit -n {LEAST_FILES - 1}; exec {shlex.join(service(classification.path))}"
+    given = environment(DEMUR_WORKERS=workers)
+    ended = subprocess.run(["sh", "-c", command], cwd=ROOT, env=given, text=True, capture_output=True)
+    assert ended.returncode == 2
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith(f"error: open files: found a limit of {LEAST_FILES - 1}, expected at least {LEAST_FILES}")
 
 
 @pytest.mark.slow
