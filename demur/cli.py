@@ -489,7 +489,7 @@ def pin(
 ) -> None:
     """Choose which version of a model answers the requests that name none, whatever versions come later.
 
-    Writes versions.json in the folder, which a running service follows.
+    Writes versions.json in the folder, which a running service follows; anew where it cannot be read.
     """
     try:
         if (version is None) != latest:
@@ -498,12 +498,12 @@ def pin(
         shares = dict(map(version_share, canary or ()))
         if shares and version is None:
             raise ValueError("--canary: found it beside --latest, expected a version to pin")
-        pinned = pin_version(models, name, version, shares)
+        lines = pin_version(models, name, version, shares)
     except ValueError as error:
         fail(str(error))
     except OSError as error:
         fail(f"{models}: {error.strerror or error}")
-    print_lines([f"{name}: {pinned or 'the latest version'} answers"])
+    print_lines(lines)
 
 
 @app.command()

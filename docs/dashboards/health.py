@@ -146,7 +146,8 @@ BUNDLES = Row(
     (
         Panel(
             "Bundles",
-            "Instances of each version; loads within the window; stale (1): a newer bundle was refused.",
+            "Instances of each version; loads within the window; stale (1): a newer bundle was refused; "
+            "unreadable (1): versions.json.",
             "short",
             (
                 Query(SERVED_VERSIONS.replace("max", "count", 1), "v{{version}} instances"),
@@ -155,6 +156,7 @@ BUNDLES = Row(
                     "{{model}} loads, {{outcome}}",
                 ),
                 Query(f"max by (model) (demur_model_stale{{{JOB}}})", "{{model}} stale"),
+                Query(f"max(demur_versions_unreadable{{{JOB}}})", "versions unreadable"),
             ),
         ),
         Panel(

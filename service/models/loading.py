@@ -16,7 +16,7 @@ from ..security.signing import TrustedKeys
 from ..settings import Settings
 from .cpu_share import all_threads, useful_threads
 from .trials import Trials
-from .versions_file import VERSIONS_FILE, VersionsFileError, read_versions
+from .versions_file import read_versions
 
 # Where one example takes one thread longer than this, all threads compute one batch, to shorten the client's wait, and
 # other models do not wait for it. For faster networks, one batch a thread gives more throughput; beside other models, a
@@ -122,7 +122,7 @@ def load_named(settings: Settings) -> list[Predictor]:
     if settings.models is not None and not settings.models.is_dir():
         raise BundleError(settings.models, "found no such folder", "name one whose subfolders are bundles")
     if settings.models is not None:
-        _check_versions(settings.models)
+        read_versions(settings.models)  # a pin that cannot be read is an error: the wrong version would answer
     verifier(settings)  # bad trusted keys are an error even where all bundles come later
     with Trials(settings) as trials:
         loaded = [load_predictor(folder, settings, trials) for folder in settings.bundles]
@@ -132,14 +132,6 @@ def load_named(settings: Settings) -> list[Predictor]:
         found = f"found DEMUR_DEFAULT_MODEL={settings.default_model!r:.100}, expected one of {', '.join(names)}"
         raise BundleError("DEMUR_DEFAULT_MODEL", found, "name a model that is served")
     return loaded
-
-
-def _check_versions(models: Path) -> None:
-    """At the start a pin that cannot be read is an error: the wrong version would answer."""
-    try:
-        read_versions(models)
-    except VersionsFileError as error:
-        raise BundleError(models / VERSIONS_FILE, str(error), "write it with `demur pin`, or remove it") from None
 
 
 def _refuse_duplicates(loaded: list[Predictor]) -> None:

@@ -43,7 +43,7 @@ class Repository:
         self.store, self._load, self._serve, self._metrics = store, load, serve, metrics
         self._folders, self._models_folder, self._tell = list(folders), models_folder, tell or _ignored
         self.records: dict[Path, FolderRecord] = {}
-        self._versions: dict[str, Pinned] = {}
+        self._versions: dict[str, Pinned] | None = None
         self._versions_trouble, self._unanswered = "", dict[str, str]()
         self._at_once = asyncio.Semaphore(LOADS_AT_ONCE)
         self._loading: set[asyncio.Task[None]] = set()
@@ -85,7 +85,7 @@ class Repository:
 
     async def begin(self) -> asyncio.Task[None]:
         """Find the bundles that are there at the start; the task loads them, while `store.loading`. Raises `OSError`
-        where the folders cannot be read."""
+        where the folders cannot be read, and `VersionsFileError`."""
         changed = await self._changed()
         for record, _ in changed:
             record.of_the_start = True
@@ -130,18 +130,22 @@ class Repository:
         return changed
 
     async def _pin(self) -> None:
-        """A file that cannot be read changes nothing."""
+        """A file that cannot be read changes nothing; at the start that is an error: the wrong version would answer."""
         if self._models_folder is None:
             return
         try:
             versions = await asyncio.to_thread(read_versions, self._models_folder)
         except VersionsFileError as error:
+            self._metrics.versions_unreadable.set(1)
+            if self._versions is None:
+                raise
             if str(error) != self._versions_trouble:
                 log.error("%s; the versions that answered before go on", error)
             self._versions_trouble = str(error)
             return
+        self._metrics.versions_unreadable.set(0)
         self._versions_trouble = ""
-        if versions != self._versions:
+        if versions != (self._versions or {}):
             pinned = printable(", ".join(f"{name} to {one}" for name, one in versions.items()))
             log.info("%s pins %s", VERSIONS_FILE, pinned or "nothing any more: the latest versions answer")
             self._tell("pinned", versions={name: str(one) for name, one in versions.items()})
@@ -324,7 +328,11 @@ class Repository:
             self._tell("unloaded", place=record.place, **_named(record.model))
 
     async def _scan(self) -> dict[Path, Stamp]:
-        return await asyncio.to_thread(_stamps, [*self._folders, *self.records], self._models_folder)
+        try:
+            return await asyncio.to_thread(_stamps, [*self._folders, *self.records], self._models_folder)
+        except OSError:  # nor can the file in the folder be
+            self._metrics.versions_unreadable.set(1)
+            raise
 
 
 def _ignored(event: str, **fields: object) -> None:

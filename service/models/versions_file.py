@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import itertools
 import os
 import stat
 from collections.abc import Iterator, Mapping
@@ -13,9 +14,8 @@ from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, Validation
 from pydantic.dataclasses import dataclass
 from pydantic_core import to_json
 
-from ..format.files import replace_file
+from ..format.files import BundleError, replace_file
 from ..format.json_names import check_names_once
-from ..format.text import printable
 
 VERSIONS_FILE = "versions.json"
 MOST_BYTES = 2**20
@@ -51,8 +51,12 @@ def _spelled_out(value: Any) -> Any:
 ADAPTER: TypeAdapter[dict[str, Pinned]] = TypeAdapter(dict[str, Annotated[Pinned, BeforeValidator(_spelled_out)]])
 
 
-class VersionsFileError(ValueError):
-    """The file cannot be read, or is none."""
+class VersionsFileError(BundleError):
+    """The file cannot be read, or is none: which versions are to answer is not known."""
+
+    def __init__(self, file: Path, problem: str) -> None:
+        pin = f"`demur pin {file.parent} NAME VERSION`"
+        super().__init__(file, problem, f"{pin} writes it anew; without it the latest versions would answer")
 
 
 def read_versions(models_folder: Path) -> dict[str, Pinned]:
@@ -64,10 +68,10 @@ def read_versions(models_folder: Path) -> dict[str, Pinned]:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise _refused(file, "no regular file")
             data = stream.read(MOST_BYTES + 1)
-    except FileNotFoundError:
-        return {}
     except OSError as error:
-        raise VersionsFileError(f"{printable(str(file))}: cannot be read ({error.strerror})") from None
+        if isinstance(error, FileNotFoundError) and not file.is_symlink():  # nor a link that leads nowhere
+            return {}
+        raise VersionsFileError(file, f"cannot be read ({error.strerror})") from error
     try:
         if len(data) > MOST_BYTES:
             raise ValueError(f"more than {MOST_BYTES} bytes")
@@ -83,13 +87,28 @@ def read_versions(models_folder: Path) -> dict[str, Pinned]:
 
 
 def _refused(file: Path, found: str) -> VersionsFileError:
-    return VersionsFileError(printable(f"{file}: found {found:.300}, expected {EXPECTED}"))
+    return VersionsFileError(file, f"found {found:.300}, expected {EXPECTED}")
 
 
-def write_versions(models_folder: Path, versions: Mapping[str, Pinned | str]) -> None:
-    """Write the file atomically; a version alone as its text. Raises `OSError`."""
-    written = {name: one if isinstance(one, str) or one.canary else one.version for name, one in versions.items()}
-    replace_file(models_folder / VERSIONS_FILE, to_json(written, indent=2) + b"\n")
+def write_versions(models_folder: Path, versions: Mapping[str, Pinned | str], name: str = VERSIONS_FILE) -> Path:
+    """Write the file atomically; a version alone as its text. name: another one for it. Raises `OSError`."""
+    written = {model: one if isinstance(one, str) or one.canary else one.version for model, one in versions.items()}
+    replace_file(models_folder / name, to_json(written, indent=2) + b"\n")
+    return models_folder / name
+
+
+def rewrite(models_folder: Path, versions: Mapping[str, Pinned | str]) -> Path:
+    """Write the file where something else stands in its place; returns where that is now. Raises `OSError`."""
+    file = models_folder / VERSIONS_FILE
+    fresh = write_versions(models_folder, versions, f".{VERSIONS_FILE}.new")
+    names = (file.with_name(f"{VERSIONS_FILE}.broken{number or ''}") for number in itertools.count())
+    aside = next(name for name in names if not os.path.lexists(name))
+    try:  # a service that looks at this instant must not find that there is no file, and so no pinned version
+        os.link(file, aside, follow_symlinks=False)
+    except OSError:  # a folder, or a file system without hard links
+        file.rename(aside)
+    fresh.replace(file)
+    return aside
 
 
 @contextlib.contextmanager

@@ -120,6 +120,10 @@ class Metrics:
         self.stale = self._gauge(
             "model_stale", "1 where a newer bundle was refused and an older one serves, or none.", "model"
         )
+        self.versions_unreadable = self._gauge(
+            "versions_unreadable",
+            "1 while versions.json, or the folder that it is in, cannot be read: what answered before goes on.",
+        )
 
     def _predictions(self) -> None:
         self.predictions = self._counter(

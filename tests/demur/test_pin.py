@@ -1,14 +1,20 @@
 """`demur pin`: the version that answers requests which name none."""
 
+import contextlib
+import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from demur.cli import app
 from demur.pin import pin_version
-from demur.service.models.versions_file import Pinned, read_versions
+from demur.service.models.versions_file import Pinned, VersionsFileError, read_versions
+from tests.support.broken_versions import BROKEN
 from tests.support.model_folders import bundle
 
 
@@ -77,12 +83,90 @@ def test_a_folder_that_is_none(tmp_path: Path) -> None:
     assert "nowhere" in found.output
 
 
-def test_a_file_that_is_none_is_left_alone(models: Path) -> None:
+@pytest.mark.parametrize("kind", BROKEN)
+def test_what_is_none_is_replaced_and_kept(models: Path, kind: str) -> None:
+    file = models / "versions.json"
+    for kept in ("versions.json.broken", "versions.json.broken1"):
+        BROKEN[kind](file)
+        before = file.lstat()
+        found = pin(models, "a", "9")
+        assert found.exit_code == 0, found.output
+        said, answer = found.output.strip().splitlines()
+        assert said.startswith(f"{file}: ")
+        assert said.endswith(f"written anew, without a version of any other model; what was there is {kept} now")
+        assert answer == "a: version 9 answers"
+        assert read_versions(models) == {"a": Pinned("9")}
+        assert os.path.samestat(before, (models / kept).lstat())
+        file.unlink()
+    assert {path.name for path in models.iterdir()} == {
+        "a",
+        "b",
+        "bad",
+        "versions.json.broken",
+        "versions.json.broken1",
+    }
+
+
+def test_the_latest_version_answers_where_none_can_be_read(models: Path) -> None:
     (models / "versions.json").write_text("mine")
-    found = pin(models, "a", "9")
-    assert found.exit_code == 2
-    assert "expected an object" in " ".join(found.output.split())
+    found = pin(models, "a", "--latest")
+    assert found.exit_code == 0
+    assert found.output.splitlines()[-1] == "a: the latest version answers"
+    assert read_versions(models) == {}
+    assert (models / "versions.json.broken").read_text() == "mine"
+
+
+def test_what_is_refused_replaces_nothing(models: Path) -> None:
+    (models / "versions.json").write_text("mine")
+    assert pin(models, "a", "8").exit_code == 2
     assert (models / "versions.json").read_text() == "mine"
+    assert not (models / "versions.json.broken").exists()
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=st.binary() | st.text('{}":a9, ', max_size=20).map(str.encode))
+def test_what_can_be_read_is_kept_and_nothing_else(models: Path, content: bytes) -> None:
+    file, kept = models / "versions.json", models / "versions.json.broken"
+    file.write_bytes(content)
+    kept.unlink(missing_ok=True)
+    before = None
+    with contextlib.suppress(VersionsFileError):
+        before = read_versions(models)
+    pin_version(models, "a", "9")
+    assert read_versions(models) == {**(before or {}), "a": Pinned("9")}
+    assert kept.exists() == (before is None)
+    assert before is not None or kept.read_bytes() == content
+
+
+def test_who_reads_meanwhile_never_finds_that_nothing_is_pinned(models: Path) -> None:
+    file, done, found = models / "versions.json", threading.Event(), list[object]()
+    file.write_text("half")
+
+    def read() -> None:
+        while not done.is_set():
+            with contextlib.suppress(VersionsFileError):
+                found.append(read_versions(models))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for _ in range(50):
+        pin_version(models, "a", "9")
+        file.write_text("half")
+    done.set()
+    reader.join()
+    assert {} not in found
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_others_may_read_keeps_its_pins(models: Path) -> None:
+    """The service may be among them."""
+    file = models / "versions.json"
+    file.write_text('{"a": "9", "b": "2"}')
+    file.chmod(0)
+    with pytest.raises(ValueError, match="pin as a user who may read it"):
+        pin_version(models, "a", "10")
+    file.chmod(0o600)
+    assert read_versions(models) == {"a": Pinned("9"), "b": Pinned("2")}
 
 
 def test_those_that_pin_at_the_same_time_lose_nothing(tmp_path: Path) -> None:

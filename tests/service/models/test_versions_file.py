@@ -3,16 +3,20 @@
 import asyncio
 import json
 import logging
-import os
+import re
 from pathlib import Path
 
 import pytest
 
-from demur.service.bundle import BundleError
+from demur.pin import pin_version
 from demur.service.models.loading import load_named
 from demur.service.models.versions_file import MOST_BYTES, Pinned, VersionsFileError, read_versions, write_versions
 from demur.service.settings import Settings
+from tests.support.broken_versions import BROKEN
+from tests.support.metrics import metric
 from tests.support.model_folders import Held, World, bundle, run
+from tests.support.processes import wait_until
+from tests.support.server import RUNNING, run_to_end, starting
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
@@ -46,20 +50,100 @@ def test_anything_else_is_refused_also_at_the_start(tmp_path: Path, content: byt
     (tmp_path / "versions.json").write_bytes(content)
     with pytest.raises(VersionsFileError, match=words):
         read_versions(tmp_path)
-    with pytest.raises(BundleError, match="demur pin"):
+    with pytest.raises(VersionsFileError, match="demur pin"):
         load_named(Settings(models=tmp_path))
 
 
-def test_a_folder_in_its_place_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "versions.json").mkdir()
-    with pytest.raises(VersionsFileError, match="cannot be read"):
-        read_versions(tmp_path)
+@pytest.mark.parametrize("kind", BROKEN)
+def test_what_is_none_changes_nothing_and_a_metric_says_so(tmp_path: Path, kind: str) -> None:
+    for version in ("9", "10"):
+        bundle(tmp_path / "a" / version, "a", version)
+    write_versions(tmp_path, {"a": "9"})
+
+    async def test(world: World) -> None:
+        await (await world.repository.begin())
+        assert world.metric("demur_versions_unreadable") == 0
+        (tmp_path / "versions.json").unlink()
+        BROKEN[kind](tmp_path / "versions.json")
+        for _ in range(3):
+            await world.repository.refresh()
+            assert world.store.find("a").version == "9"
+            assert world.metric("demur_versions_unreadable") == 1
+        pin_version(tmp_path, "a", "10")
+        await world.repository.refresh()
+        assert world.store.find("a").version == "10"
+        assert world.metric("demur_versions_unreadable") == 0
+
+    run(test, tmp_path)
 
 
-def test_a_pipe_in_its_place_is_refused_and_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "versions.json")
-    with pytest.raises(VersionsFileError, match="no regular file"):
-        read_versions(tmp_path)
+@pytest.mark.parametrize("kind", BROKEN)
+def test_nothing_starts_beside_what_is_none_and_the_remedy_is_one(tmp_path: Path, kind: str) -> None:
+    for version in ("9", "10"):
+        bundle(tmp_path / "a" / version, "a", version)
+    BROKEN[kind](tmp_path / "versions.json")
+    with pytest.raises(VersionsFileError, match=f"demur pin {re.escape(str(tmp_path))} NAME VERSION` writes it anew"):
+        load_named(Settings(models=tmp_path))
+
+    async def broken_since(world: World) -> None:
+        with pytest.raises(VersionsFileError):
+            await world.repository.begin()
+        assert not world.store.answers
+
+    run(broken_since, tmp_path)
+    pin_version(tmp_path, "a", "9")
+    assert load_named(Settings(models=tmp_path)) == []
+
+    async def mended(world: World) -> None:
+        await (await world.repository.begin())
+        assert world.store.find("a").version == "9"
+
+    run(mended, tmp_path)
+
+
+def test_a_folder_that_is_away_counts_too(tmp_path: Path) -> None:
+    models, away = tmp_path / "models", tmp_path / "away"
+    bundle(models / "a", "a")
+
+    async def test(world: World) -> None:
+        await (await world.repository.begin())
+        models.rename(away)
+        with pytest.raises(FileNotFoundError):
+            await world.repository.refresh()
+        assert world.metric("demur_versions_unreadable") == 1
+        away.rename(models)
+        await world.repository.refresh()
+        assert world.metric("demur_versions_unreadable") == 0
+
+    run(test, models)
+
+
+def test_a_service_goes_on_and_another_one_does_not_start(tmp_path: Path) -> None:
+    for version in ("9", "10"):
+        bundle(tmp_path / "a" / version, "a", version)
+    write_versions(tmp_path, {"a": "9"})
+    body = json.dumps({"inputs": [1, 2, 3, 4]}).encode()
+    with starting("--models", str(tmp_path), DEMUR_WATCH_SECONDS="0.05") as server:
+        server.port = int(server.wait_for(RUNNING)[1])
+        server.wait_until_loaded()
+
+        def unreadable() -> float:
+            return metric(server.request("GET", "/metrics")[2].decode(), "demur_versions_unreadable")
+
+        def answering() -> str:
+            found: str = json.loads(server.request("POST", "/predict", body)[2])["model"]["version"]
+            return found
+
+        assert unreadable() == 0
+        (tmp_path / "versions.json").write_text('{"a": "9')
+        wait_until(lambda: unreadable() == 1)
+        assert answering() == "9"
+        status, _, message = run_to_end("--models", str(tmp_path), "--port", "0")
+        assert (status, message.count("\n"), message.count(str(tmp_path / "versions.json"))) == (2, 1, 1)
+        assert f"demur pin {tmp_path} NAME VERSION" in message
+        pin_version(tmp_path, "a", "10")
+        wait_until(lambda: answering() == "10")
+        assert unreadable() == 0
 
 
 def test_a_version_that_is_not_there_is_told_and_nothing_is_ready(
