@@ -42,9 +42,7 @@ def _read(models: Path) -> tuple[dict[str, Pinned], VersionsFileError | None]:
         return read_versions(models), None
     except VersionsFileError as error:
         if isinstance(error.__cause__, PermissionError):
-            raise ValueError(
-                f"{error.file}: {error.problem}; pin as a user who may read it, to keep its pins"
-            ) from None
+            raise ValueError(f"{error.file}: {error.problem}; pin as a user who may read it") from None
         return {}, error
 
 

@@ -31,7 +31,7 @@ from .models.repository import Repository
 from .models.served import AnyPrediction, ServedModel
 from .models.shadow import Shadow
 from .models.store import ModelStore
-from .monitoring.audit import AuditTrail, Lines
+from .monitoring.audit import AuditTrail
 from .monitoring.exposition import Form, exposition
 from .monitoring.metrics import Metrics
 from .monitoring.shared_scrape import SharedScrape
@@ -143,7 +143,7 @@ class Runtime:
             asker = Asker(request.client.host if request.client else None, getattr(request.state, "api_key", None))
             make = partial(audit_lines, model, decision, name, time.time(), prediction, kept, asker)
             numbers = prediction.mean.size + (0 if kept is None else kept.size)
-            self.audit.note(Lines(make, len(prediction), numbers))
+            self.audit.note(make, len(prediction), numbers)
 
     def receipt(self, model: ServedModel, decision: Decision, prediction: AnyPrediction) -> str | None:
         """The receipt of an answer that `decision` has decided, None without feedback."""

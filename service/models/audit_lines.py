@@ -1,5 +1,6 @@
 """A prediction -> the lines of the audit trail: JSON objects, one for each example."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -51,6 +52,7 @@ def audit_lines(
     """
     request: Json = {
         "time": moment(seconds),
+        "process": os.getpid(),
         "id": request_id,
         "client": asker.client,
         "key": asker.key,

@@ -1,4 +1,8 @@
-"""The audit trail: one line for each prediction, written by a thread, so that no request waits for the disk."""
+"""The audit trail: one line for each prediction, written by a thread, so that no request waits for the disk.
+
+Which bundle and which settings gave an answer, the lines of the events before it say. So that this holds for every file
+alone, whoever began it anew, each process repeats there what lasts of its events, before anything else that it writes.
+"""
 
 import os
 import time
@@ -14,14 +18,17 @@ from pydantic_core import to_json
 from .audit_file import RotatedFile, StandardOutput
 from .background import BackgroundThread, Work
 
+LASTING = {"started", "loaded", "pinned"}  # until the next one, of the same place
+
 
 @dataclass(frozen=True)
-class Lines:
-    """What makes the lines, called in the trail's thread, how many there are, and how many numbers they are made of."""
+class Event:
+    """What happened to the service itself, and where: the line of it, and that with which a later file repeats it."""
 
-    make: Callable[[], bytes]
-    count: int
-    numbers: int = 0
+    kind: str
+    place: str
+    line: bytes
+    repeated: bytes
 
 
 class AuditTrail:
@@ -29,28 +36,36 @@ class AuditTrail:
     counted by `lost`, and the first ones are logged."""
 
     def __init__(self, file: RotatedFile | StandardOutput, lost: Counter) -> None:
-        self._file = file
-        self._thread = BackgroundThread("demur-audit", "Lines of the audit trail", lost, self._write)
+        self._file, self._lasting = file, dict[tuple[str, str], bytes]()
+        self._thread = BackgroundThread[bytes | Event]("demur-audit", "Lines of the audit trail", lost, self._write)
 
     def start(self) -> None:
         """Begin to write."""
         self._thread.start()
 
-    def note(self, lines: Lines) -> None:
-        """Write the lines soon; returns at once."""
-        self._thread.note(Work(lines.make, lines.count, lines.numbers))
+    def note(self, make: Callable[[], bytes], count: int, numbers: int = 0) -> None:
+        """Write the lines soon that `make` returns, called in the trail's thread; returns at once. count: how many
+        there are; numbers: how many they are made of."""
+        self._thread.note(Work(make, count, numbers))
 
     def event(self, event: str, **fields: Any) -> None:
         """Write a line about the service itself soon: when, in which process, what happened, and the fields."""
-        self.note(Lines(partial(event_line, event, time.time(), os.getpid(), fields), 1))
+        self._thread.note(Work(partial(_event, event, time.time(), os.getpid(), fields), 1, always=True))
 
     def close(self) -> None:
         """Write what waits, for a few seconds at most, and release the file."""
         if self._thread.close():
             self._file.close()
 
-    def _write(self, several: Sequence[bytes]) -> None:
-        self._file.append(b"".join(several))
+    def _write(self, several: Sequence[bytes | Event]) -> None:
+        state, lines = b"".join(self._lasting.values()), list[bytes]()
+        for one in several:
+            if isinstance(one, Event) and one.kind in LASTING:
+                self._lasting[one.kind, one.place] = one.repeated
+            elif isinstance(one, Event) and one.kind == "unloaded":
+                self._lasting.pop(("loaded", one.place), None)
+            lines.append(one.line if isinstance(one, Event) else one)
+        self._file.append(b"".join(lines), state)
 
 
 def moment(seconds: float) -> str:
@@ -58,6 +73,7 @@ def moment(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
-def event_line(event: str, seconds: float, process: int, fields: dict[str, Any]) -> bytes:
-    """The line of an event, with its end."""
-    return to_json({"time": moment(seconds), "event": event, "process": process, **fields}) + b"\n"
+def _event(kind: str, seconds: float, process: int, fields: dict[str, Any]) -> Event:
+    line = {"time": moment(seconds), "event": kind, "process": process, **fields}
+    written, repeated = (to_json(each) + b"\n" for each in (line, line | {"repeated": True}))
+    return Event(kind, fields.get("place", ""), written, repeated)

@@ -22,13 +22,14 @@ class RotatedFile:
     becomes `path`.1, that `path`.2, and so on, up to `kept` of them.
 
     Every process that has the file open may append and rename: lines are written whole, at the file's end, and a
-    process notices before each write that another one, or a program such as logrotate, has renamed the file. Raises
-    `AuditFileError` where it cannot be opened at first.
+    process notices before each write that another one, or a program such as logrotate, has renamed the file or cut it
+    short. Raises `AuditFileError` where it cannot be opened at first.
     """
 
     def __init__(self, path: Path, most_bytes: int, kept: int = KEPT) -> None:
         self.path, self._each_bytes, self.kept = path, most_bytes // (kept + 1), kept
         self._torn = False  # whether the last line lacks its end
+        self._stated, self._size = False, 0  # whether the file has the state, and its size then
         try:
             self._file = self._open()
         except OSError as error:
@@ -37,16 +38,22 @@ class RotatedFile:
                 "service may write to; check DEMUR_AUDIT_FILE"
             ) from None
 
-    def append(self, lines: bytes) -> None:
-        """Write whole lines; raises `OSError`."""
+    def append(self, lines: bytes, state: bytes = b"") -> None:
+        """Write whole lines; raises `OSError`. state: lines to be written before them where the file has none of this
+        process yet, or some were lost."""
+        stated, self._stated = self._stated, False  # until all is written
         if self._renamed():
             self._reopen()
-        text = b"\n" + lines if self._torn else lines
+            stated = False
+        beginning = b"" if stated and os.fstat(self._file).st_size >= self._size else state
+        text = b"\n" * self._torn + beginning + lines
         written = os.write(self._file, text)
         self._torn = 0 < written < len(text)
         if written < len(text):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        if os.fstat(self._file).st_size >= self._each_bytes:
+        self._size = os.fstat(self._file).st_size
+        self._stated = self._size < self._each_bytes
+        if not self._stated:
             self._rename()
 
     def close(self) -> None:
@@ -63,7 +70,7 @@ class RotatedFile:
     def _reopen(self) -> None:
         fresh = self._open()
         os.close(self._file)
-        self._file = fresh
+        self._file, self._torn = fresh, False
 
     def _renamed(self) -> bool:
         try:
@@ -95,8 +102,8 @@ class StandardOutput:
     def __init__(self, descriptor: int = 1) -> None:
         self._descriptor = descriptor
 
-    def append(self, lines: bytes) -> None:
-        """Write whole lines; raises `OSError`."""
+    def append(self, lines: bytes, _state: bytes = b"") -> None:
+        """Write whole lines; raises `OSError`. Nobody begins it anew, so there is no state to repeat."""
         for line in lines.splitlines(keepends=True):
             while line:
                 line = line[os.write(self._descriptor, line) :]

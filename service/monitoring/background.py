@@ -23,11 +23,12 @@ log = logging.getLogger("demur")
 @dataclass(frozen=True)
 class Work(Generic[T]):
     """What makes the thing to write, how many examples it is for, and about how many numbers it holds in memory while
-    it waits."""
+    it waits. always: there is room for it, however much waits."""
 
     make: Callable[[], T]
     count: int
     numbers: int = 0
+    always: bool = False
 
 
 class BackgroundThread(Generic[T]):
@@ -63,7 +64,7 @@ class BackgroundThread(Generic[T]):
         """Write it soon; returns at once, whether the queue has room. An empty queue takes work of any size."""
         with self._lock:
             fits = not (self._numbers and work.numbers) or self._numbers + work.numbers <= QUEUED_NUMBERS
-            if fits and len(self._waiting) < QUEUED:
+            if work.always or (fits and len(self._waiting) < QUEUED):
                 self._waiting.append(work)
                 self._numbers += work.numbers
                 if len(self._waiting) == 1 or self._is_urgent():

@@ -120,10 +120,7 @@ class Metrics:
         self.stale = self._gauge(
             "model_stale", "1 where a newer bundle was refused and an older one serves, or none.", "model"
         )
-        self.versions_unreadable = self._gauge(
-            "versions_unreadable",
-            "1 while versions.json, or the folder that it is in, cannot be read: what answered before goes on.",
-        )
+        self.versions_unreadable = self._gauge("versions_unreadable", "1 while versions.json cannot be read.")
 
     def _predictions(self) -> None:
         self.predictions = self._counter(

@@ -19,6 +19,7 @@ from demur.service.settings import Settings
 from tests.support.batching import until
 from tests.support.bundles import Synthetic, rewrite
 from tests.support.client import Client, problem, serving
+from tests.support.processes import wait_until
 from tests.support.server import run_to_end, running
 from tests.support.v2 import GOOD, VALUES, binary, post
 
@@ -33,6 +34,20 @@ def all_lines(file: Path) -> list[Json]:
 def lines_of(file: Path) -> list[Json]:
     """Those of answers."""
     return [line for line in all_lines(file) if "event" not in line]
+
+
+def assert_explained(file: Path) -> None:
+    """Each answer's settings and bundle are said before it in the same file, by the process that gave it."""
+    settings, bundles = dict[int, str](), dict[tuple[int, str], str]()
+    for line in all_lines(file):
+        process, event = line["process"], line.get("event")
+        if event == "started":
+            settings[process] = line["settings"]
+        elif event == "loaded":
+            bundles[process, line["place"]] = line["digest"]
+        elif event is None:
+            assert process in settings
+            assert line["digest"] in (digest for (owner, _), digest in bundles.items() if owner == process)
 
 
 def predict(client: Client, **headers: str) -> Json:
@@ -140,6 +155,23 @@ def test_what_happens_to_the_service_has_a_line_too(
     assert (unloaded["digest"], unloaded["place"]) == (swapped["digest"], loaded["place"])
 
 
+def test_a_file_that_is_begun_anew_says_what_holds(classification: Synthetic, tmp_path: Path) -> None:
+    file, moved = tmp_path / "audit.jsonl", tmp_path / "moved.jsonl"
+    settings = Settings(audit_file=file, request_timeout_seconds=7)
+    with serving(Predictor.load(classification.path), settings) as client:
+        predict(client)
+        wait_until(lambda: len(lines_of(file)) == len(ROWS))
+        file.rename(moved)
+        predict(client)
+    before, after = all_lines(moved), all_lines(file)
+    assert [line["event"] for line in before[:2]] == ["started", "loaded"]
+    assert after[:2] == [{**line, "repeated": True} for line in before[:2]]
+    assert "DEMUR_REQUEST_TIMEOUT_SECONDS=7" in after[0]["settings"]
+    assert after[2]["digest"] == after[1]["digest"]
+    assert [line.get("event") for line in after[2:]] == [None] * len(ROWS) + ["stopped"]
+    assert_explained(file)
+
+
 @pytest.mark.parametrize("text", ["", "two words", "a" * 129, "caf\u00e9"])
 def test_an_id_that_is_none_is_refused(client: Client, text: str) -> None:
     response = client.request(
@@ -175,6 +207,8 @@ def test_workers_share_the_file(classification: Synthetic, tmp_path: Path) -> No
         assert server.terminate() == 0
     files = list(tmp_path.iterdir())
     assert len(files) > 1
+    for path in files:
+        assert_explained(path)
     found = [(line["id"], line["index"]) for path in files for line in lines_of(path)]
     assert sorted(found) == sorted((one, index) for one in ids for index in (0, 1))
     assert len(ids) == 40

@@ -45,6 +45,9 @@ def test_the_audit_trail_of_a_service_gives_its_answers_again(table: Predictor, 
         assert (row["label"], row["rejected"]) == (line["label"], line["rejected"])
         for name in ("probability", "score", "p_value"):
             assert row[name] == pytest.approx(line[name], rel=1e-5)
+    repeated = [line | {"repeated": True} for line in rows_of(audit) if "event" in line]  # as a later file begins
+    later = written(tmp_path / "audit.jsonl.1", [*repeated, *said])
+    assert score_file(table, later, tmp_path / "again.jsonl", batch_size=7) == len(INPUTS)
 
 
 def test_each_input_is_what_the_network_took_to_the_bit(tmp_path: Path) -> None:

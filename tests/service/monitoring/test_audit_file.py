@@ -66,7 +66,8 @@ def test_several_processes_lose_nothing(tmp_path: Path) -> None:
     assert sorted(lines) == sorted(letter * 20 + str(number) for letter in "abc" for number in range(300))
 
 
-def test_a_line_that_was_cut_off_spoils_no_other(tmp_path: Path) -> None:
+@pytest.mark.parametrize("renamed", [False, True])
+def test_a_line_that_was_cut_off_spoils_no_other(tmp_path: Path, renamed: bool) -> None:
     """As on a full disk: the limit on a file's size cuts a write off."""
     path = tmp_path / "audit"
     file = RotatedFile(path, most_bytes=10**6, kept=1)
@@ -78,9 +79,13 @@ def test_a_line_that_was_cut_off_spoils_no_other(tmp_path: Path) -> None:
             file.append(LINE)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    if renamed:
+        path.rename(tmp_path / "moved")
     file.append(LINE)
     file.close()
-    assert path.read_bytes() == LINE + LINE[:4] + b"\n" + LINE
+    cut = LINE + LINE[:4]
+    assert path.read_bytes() == (LINE if renamed else cut + b"\n" + LINE)
+    assert not renamed or (tmp_path / "moved").read_bytes() == cut
 
 
 @pytest.mark.parametrize("name", ["missing/audit", "folder"])
