@@ -25,7 +25,7 @@ import numpy as np
 
 from demur.service.bundle import MANIFEST, README, SIGNATURE, Bundle, BundleError, Manifest, read_bundle
 from demur.service.format.files import ELSEWHERE, write_file
-from demur.service.inference.frames import is_frame
+from demur.service.inference.frames import is_frame, places_alike
 from demur.service.inference.policy import Policy
 from demur.service.inference.predictor import Predictor
 from demur.service.security.signing import TrustedKeys
@@ -195,12 +195,13 @@ class PyfuncModel:
         if self.predictor.reader is None or not is_frame(given):
             return given
         columns = list(given.columns)
-        if len(columns) != 1 and COLUMN not in columns:
+        places = [0] if len(columns) == 1 else places_alike(list(map(str, columns)), [COLUMN])[0]
+        if len(places) != 1:
             found = ", ".join(map(repr, columns))
             raise ValueError(
                 f"inputs: found the columns {found:.300}, expected one, of texts, or one called {COLUMN!r}"
             )
-        return given[columns[0] if len(columns) == 1 else COLUMN]
+        return given[columns[places[0]]]
 
     def _at_rate(self, rate: float | None) -> Predictor:
         if rate is None:

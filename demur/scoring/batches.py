@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from demur.service.bundle import Manifest, read_bundle
-from demur.service.inference.frames import is_frame
+from demur.service.inference.frames import is_frame, numbers_of, places_by_name, plain_name
 from demur.service.inference.policy import Policy
 from demur.service.inference.predictor import Predictor
 from demur.service.inference.texts import texts_of
@@ -65,34 +65,36 @@ class BatchScorer:
         return {name: value for name, value in vars(self).items() if name != "predictor"}
 
     def __call__(self, batch: Any) -> dict[str, Array]:
-        """batch: a mapping of columns, or a data frame -> the columns, each (n,), n >= 0: engines have empty parts too.
+        """batch: a mapping of columns, a data frame, or an Arrow table -> the columns, each (n,), n >= 0: engines have
+        empty parts too. White space around names and their form in Unicode do not count.
 
         Raises `ValueError` for columns that are missing or wrong, and `NonFinitePrediction` where the network's output
         is not finite.
         """
         manifest = self.predictor.manifest
-        names = list(map(str, batch.columns)) if is_frame(batch) else list(batch)
-        if missing := [name for name in self.keep if name not in names]:
-            raise ValueError(f"keep: found the columns {_listed(names)}, expected {_listed(missing)} among them")
-        examples = self._examples(batch, names, manifest)
-        kept = {kept_name(name, manifest): np.asarray(batch[name]) for name in self.keep}
+        keys = list(batch.columns if is_frame(batch) else getattr(batch, "column_names", batch))
+        examples = self._examples(batch, keys, manifest)
+        kept = {kept_name(name, manifest): cells for name, cells in _chosen(batch, keys, self.keep, "keep").items()}
         if len(kept) < len(self.keep):
             raise ValueError(f"keep: found {_listed(self.keep)}, of which two would have one name, expected different")
         return kept | predicted_columns(self.predictor, examples, self.batch_size)
 
-    def _examples(self, batch: Any, names: list[str], manifest: Manifest) -> Any:
+    def _examples(self, batch: Any, keys: list[Any], manifest: Manifest) -> Any:
         """What the predictor takes: one column, or several by their names."""
-        spec = manifest.input
-        wanted = spec.feature_names or () if spec.parts is None else [part.name for part in spec.parts]
+        parts, known = manifest.input.parts, {plain_name(str(key)) for key in keys}
+        wanted = manifest.input.feature_names or () if parts is None else [part.name for part in parts]
+        has_all, plain = bool(wanted) and known.issuperset(map(plain_name, wanted)), plain_name(self.inputs)
         # One of several inputs, or of the features, may have the name of the column of the examples.
-        if self.inputs in names and not (self.inputs in wanted and all(name in names for name in wanted)):
-            return _stacked(np.asarray(batch[self.inputs]))
-        if wanted and all(name in names for name in wanted):
-            if spec.parts is not None:
-                return {name: _stacked(np.asarray(batch[name])) for name in wanted}
-            return np.stack([np.asarray(batch[name]) for name in wanted], axis=1)
+        if plain in known and not (has_all and plain in map(plain_name, wanted)):
+            (column,) = _chosen(batch, keys, [self.inputs], "inputs").values()
+            return column if texts_of(column) is not None else _stacked(column, manifest.input.shape, self.inputs)
+        if has_all:
+            columns = _chosen(batch, keys, wanted, "inputs")
+            if parts is not None:
+                return {part.name: _stacked(columns[part.name], part.shape, part.name) for part in parts}
+            return np.stack([_stacked(columns[name], (), name) for name in wanted], axis=1)
         expected = f", or {_listed(wanted)}" if wanted else ""
-        raise ValueError(f"found the columns {_listed(names)}, expected {self.inputs!r}{expected}")
+        raise ValueError(f"found the columns {_listed(keys)}, expected {self.inputs!r}{expected}")
 
 
 def column_kinds(manifest: Manifest) -> dict[str, type]:
@@ -121,11 +123,42 @@ def _rows(predictor: Predictor, inputs: Any, batch_size: int) -> list[Row]:
     ]
 
 
-def _stacked(column: Array) -> Array:
-    """Examples that stand one by one in a column, as data frames have them, in one array. Texts stay."""
-    if column.dtype != object or not len(column) or texts_of(column) is not None:
-        return column
-    return np.stack([np.asarray(example) for example in column])
+def _chosen(batch: Any, keys: Sequence[Any], wanted: Sequence[str], where: str) -> dict[str, Array]:
+    """The columns by the names that are wanted; `ValueError` for one that is missing, or there several times."""
+    places = places_by_name(list(map(str, keys)), wanted, where, f"columns of the batch: {_listed(keys)}")
+    return {name: _array(batch[keys[place]]) for name, place in zip(wanted, places, strict=True)}
+
+
+def _array(values: Any) -> Array:
+    """An array; of lists of different lengths one of objects."""
+    try:
+        return np.asarray(values)
+    except ValueError:
+        return _column(list(values), object)
+
+
+def _stacked(column: Array, shape: tuple[int, ...], name: str) -> Array:
+    """The numbers in a column, in which examples may stand one by one, as data frames have them: (n, *shape).
+
+    Raises `ValueError` that names the first row of another shape, or without numbers.
+    """
+    where = f"column {name!r:.80}"
+    examples = list(map(_dense, column)) if column.dtype == object and shape else []
+    for row, example in enumerate(examples):
+        if example.shape != shape:
+            found = f"shape {example.shape}" if example.ndim else f"{example.item()!r:.60}"
+            if isinstance(next(example.flat, None), list | tuple | np.ndarray):
+                found += ", then lists of different lengths"
+            raise ValueError(f"{where}, row {row}: found {found}, expected shape {shape}")
+    kinds = {example.dtype.kind for example in examples}  # stacked with texts, numbers would become texts
+    return numbers_of(np.stack(examples, dtype=None if kinds <= set("fiub") else object) if examples else column, where)
+
+
+def _dense(cell: Any) -> Array:
+    """Lists and arrays in each other as one array, as deep as they have the same lengths."""
+    array = _array(cell)
+    parts = list(map(_dense, array)) if array.dtype == object and array.ndim else []
+    return np.stack(parts) if len({part.shape for part in parts}) == 1 else array
 
 
 def _column(values: list[Any], kind: type) -> Array:
@@ -137,5 +170,5 @@ def _column(values: list[Any], kind: type) -> Array:
     return found
 
 
-def _listed(names: Sequence[str]) -> str:
+def _listed(names: Sequence[Any]) -> str:
     return f"{', '.join(map(repr, names)):.300}"

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ..format.manifest_input import InputSpec
 from ..format.text import suggestion
+from ..inference.frames import places_alike
 from ..inference.parts import PartsError, check_names, packed
 
 Array = npt.NDArray[Any]
@@ -96,18 +97,24 @@ def _array_from_objects(objects: Sequence[Any], spec: InputSpec, max_rows: int) 
     if names is None:
         raise InputError("inputs[0]", "an object", "a list of numbers: the model has no feature names")
     check_rows("inputs", len(objects), max_rows)
+    rows = []
     for i, found in enumerate(objects):
         if type(found) is not dict:
             raise InputError(f"inputs[{i}]", f"{found!r:.60}", "an object, as before it")
-        missing = next((name for name in names if name not in found), None)
+        row = found
+        if any(name not in found for name in names):
+            values, places = list(found.values()), places_alike(list(found), names)
+            row = {name: values[alike[0]] for name, alike in zip(names, places, strict=True) if len(alike) == 1}
+        missing = next((name for name in names if name not in row), None)
         if missing is not None:
             raise InputError(
                 f"inputs[{i}].{missing:.80}",
                 f"nothing{suggestion(missing, [name for name in found if name not in names])}",
                 "a number",
             )
+        rows.append([row[name] for name in names])
     try:
-        return _array_from_lists([[found[name] for name in names] for found in objects], spec, max_rows, "inputs")
+        return _array_from_lists(rows, spec, max_rows, "inputs")
     except InputError as error:
         place = PLACE.fullmatch(error.field)
         field = error.field if place is None else f"{place[1]}.{names[int(place[2])]:.80}"

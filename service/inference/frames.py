@@ -69,13 +69,9 @@ def places_by_name(
     where: str,
     expected: str = "one of each name that the model was fitted on",
 ) -> list[int]:
-    """Where each of `wanted` is in `found`, or where none is, what `plain_name` makes the same; `ValueError` for names
-    that are missing or there several times."""
-    exact, plain = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)
-    for place, name in enumerate(found):
-        exact[name].append(place)
-        plain[plain_name(name)].append(place)
-    places = [exact.get(name) or plain.get(plain_name(name), []) for name in wanted]
+    """Where each of `wanted` is in `found`, by the rule of `places_alike`; `ValueError` for names that are missing or
+    there several times."""
+    places = places_alike(found, wanted)
     missing = [name for name, alike in zip(wanted, places, strict=True) if not alike]
     if missing:
         others = [name for name in found if name not in wanted]
@@ -86,6 +82,18 @@ def places_by_name(
     if twice:
         raise ValueError(f"{where}: found several columns {twice[0]!r:.80}, expected one of each name")
     return [alike[0] for alike in places]
+
+
+def places_alike(found: Sequence[str], wanted: Sequence[str]) -> list[list[int]]:
+    """All places of each of `wanted` in `found`, or where none has the very name, of others that `plain_name` makes the
+    same."""
+    exact, plain = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)
+    others = set(found) - set(wanted)
+    for place, name in enumerate(found):
+        exact[name].append(place)
+        if name in others:
+            plain[plain_name(name)].append(place)
+    return [exact.get(name) or plain.get(plain_name(name), []) for name in wanted]
 
 
 def plain_name(name: str) -> str:
@@ -110,7 +118,7 @@ def numbers_of(values: Any, where: str) -> Array:
         raise ValueError(f"{where}: found entries of different lengths, expected an array of numbers") from None
     if array.dtype.kind in "fiub":
         return array
-    if not array.ndim or isinstance(array.ravel()[0], Mapping):
+    if not array.ndim or isinstance(next(array.flat, None), Mapping):
         found = f"{array.item()!r:.60}" if not array.ndim else "a list of mappings"
         raise ValueError(f"{where}: found {found}, expected an array or a data frame; of rows, pandas.DataFrame(rows)")
     odd = next(((i, value) for i, value in enumerate(array.ravel()) if not isinstance(value, numbers.Real)), None)

@@ -12,8 +12,9 @@ import pandas as pd
 import pytest
 
 from demur.scoring.job import score_file
+from demur.service.bundle import InputSpec
 from demur.service.inference.predictor import Predictor
-from tests.support.bundles import FEATURE_SPEC, write_linear
+from tests.support.bundles import FEATURE_SPEC, TEXT_SPEC, tokenizer_json, write_linear
 from tests.support.pages import blocks
 from tests.support.server import ROOT, environment
 
@@ -31,21 +32,41 @@ def block_with(word: str) -> str:
     return found
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    """A folder with the bundle and the table of the page, in four row groups."""
-    bundle = write_linear(tmp_path / "bundles" / "patients", outputs=3, spec=FEATURE_SPEC).path
+def features(folder: Path) -> tuple[Path, pd.DataFrame, Path]:
+    """A bundle, the columns of its inputs, and a file of them that `demur score` takes."""
+    bundle = write_linear(folder / "bundles" / "patients", outputs=3, spec=FEATURE_SPEC).path
     names = list(FEATURE_SPEC.feature_names or ())
-    inputs = np.random.default_rng(6).normal(size=(COUNT, len(names))).astype(np.float32)
-    frame = pd.DataFrame(inputs, columns=names).assign(patient_id=[f"p{i}" for i in range(COUNT)])
-    frame.to_parquet(tmp_path / "patients.parquet", row_group_size=BATCH)
-    score_file(
-        Predictor.load(bundle, threads=1),
-        tmp_path / "patients.parquet",
-        tmp_path / "expected.parquet",
-        batch_size=BATCH,
-        keep=["patient_id"],
-    )
+    frame = pd.DataFrame(np.random.default_rng(6).normal(size=(COUNT, len(names))).astype(np.float32), columns=names)
+    frame.to_parquet(folder / "file.parquet")
+    return bundle, frame, folder / "file.parquet"
+
+
+def arrays(folder: Path) -> tuple[Path, pd.DataFrame, Path]:
+    """Arrays in a column, which Parquet has as lists in lists."""
+    bundle = write_linear(folder / "bundles" / "patients", outputs=3, spec=InputSpec((2, 3)), regression=True).path
+    inputs = np.random.default_rng(6).normal(size=(COUNT, 2, 3)).astype(np.float32)
+    np.save(folder / "file.npy", inputs)
+    return bundle, pd.DataFrame({"inputs": inputs.tolist()}), folder / "file.npy"
+
+
+def texts(folder: Path) -> tuple[Path, pd.DataFrame, Path]:
+    bundle = write_linear(folder / "bundles" / "patients", outputs=3, spec=TEXT_SPEC, tokenizer=tokenizer_json()).path
+    words = np.random.default_rng(6).choice(["a", "b", "other"], (COUNT, 3))
+    column = [" ".join(each) for each in words]
+    pd.DataFrame({"text": column}).to_parquet(folder / "file.parquet")
+    return bundle, pd.DataFrame({"inputs": column}), folder / "file.parquet"
+
+
+@pytest.fixture(params=[features, arrays, texts], ids=lambda make: make.__name__)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A folder with the bundle and the table of the page, in four row groups."""
+    bundle, frame, file = request.param(tmp_path)
+    ids = pd.Series([f"p{i}" for i in range(COUNT)])
+    frame.assign(patient_id=ids).to_parquet(tmp_path / "patients.parquet", row_group_size=BATCH)
+    score_file(Predictor.load(bundle, threads=1), file, tmp_path / "scored.parquet", batch_size=BATCH)
+    rows = pd.read_parquet(tmp_path / "scored.parquet").drop(columns="row")
+    rows.insert(0, "patient_id", ids)
+    rows.to_parquet(tmp_path / "expected.parquet")
     return tmp_path
 
 
@@ -65,7 +86,7 @@ def run(place: Path, program: str) -> pd.DataFrame:
 
 
 def check(place: Path, found: pd.DataFrame) -> None:
-    expected = pd.read_parquet(place / "expected.parquet").drop(columns="row")
+    expected = pd.read_parquet(place / "expected.parquet")
     assert list(found.columns) == list(expected.columns)
     for name in expected:
         assert cells(found[name]) == cells(expected[name]), name

@@ -1,8 +1,10 @@
 """demur/scoring/batches.py: the columns of `demur score` for the batches of an engine."""
 
+import io
 import json
 import pickle
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pyarrow import parquet
 
 from demur import BatchScorer, Policy
@@ -20,6 +24,9 @@ from tests.support.bundles import TEXT_SPEC, tokenizer_json, write_linear
 from tests.support.places import running
 from tests.support.signing import KEY, pem
 
+SHAPE = 2, 3, 4
+SHAPE_TEXT = re.escape(str(SHAPE))
+BLOCKS = np.random.default_rng(7).normal(size=(6, *SHAPE)).astype(np.float32)
 INPUTS = np.random.default_rng(5).normal(size=(30, 4)).astype(np.float32)
 
 
@@ -94,6 +101,157 @@ def test_arguments_that_are_refused(table: Predictor) -> None:
 def test_examples_may_stand_one_by_one(table: Predictor, tmp_path: Path) -> None:
     frame = pd.DataFrame({"image": list(INPUTS), "id": range(30)})
     same(BatchScorer(table.path, inputs="image")(frame), of_file(table, INPUTS, tmp_path))
+
+
+@pytest.fixture(scope="module")
+def blocks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle of which an example has SHAPE."""
+    return write_linear(tmp_path_factory.mktemp("blocks") / "bundle", outputs=3, spec=InputSpec(SHAPE)).path
+
+
+def arrow(array: np.ndarray, kind: Any = pa.list_) -> pa.Table:
+    """A table with the examples as lists in each other."""
+    nested = pa.float32()
+    for length in reversed(array.shape[1:]):
+        nested = pa.list_(nested, length) if kind is None else kind(nested)
+    return pa.table({"inputs": pa.array(array.tolist(), nested)})
+
+
+def from_parquet(table: pa.Table, **options: Any) -> pd.DataFrame:
+    file = io.BytesIO()
+    parquet.write_table(table, file)
+    return pd.read_parquet(file, **options)
+
+
+FORMS: dict[str, Callable[[np.ndarray], Any]] = {
+    "an array": lambda array: {"inputs": array},
+    "lists": lambda array: {"inputs": array.tolist()},
+    "a list of arrays": lambda array: {"inputs": list(array)},
+    "a frame of lists": lambda array: pd.DataFrame({"inputs": array.tolist()}),
+    "a frame of arrays": lambda array: pd.DataFrame({"inputs": list(array)}),
+    "parquet": lambda array: from_parquet(arrow(array)),
+    "parquet, of lists of one length": lambda array: from_parquet(arrow(array, None)),
+    "parquet, in Arrow's types": lambda array: from_parquet(arrow(array), dtype_backend="pyarrow"),
+    "long lists of Arrow": lambda array: arrow(array, pa.large_list).to_pandas(),
+    "Arrow's types": lambda array: arrow(array).to_pandas(types_mapper=pd.ArrowDtype),
+    "an Arrow table": arrow,
+    "a record batch": lambda array: arrow(array).to_batches()[0],
+    "an Arrow array": lambda array: {"inputs": arrow(array)["inputs"].combine_chunks()},
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_of_nested_lists_gives_the_same(form: str, blocks: Path) -> None:
+    found, expected = (BatchScorer(blocks)(FORMS[name](BLOCKS)) for name in (form, "an array"))
+    assert found.keys() == expected.keys()
+    for name, column in found.items():
+        np.testing.assert_array_equal(column, expected[name])
+
+
+def as_objects(parts: list[Any]) -> np.ndarray:
+    found = np.empty(len(parts), object)
+    for place, part in enumerate(parts):
+        found[place] = part
+    return found
+
+
+KINDS: list[Callable[[list[Any]], Any]] = [list, tuple, as_objects]
+
+
+@st.composite
+def nested(draw: st.DrawFn, array: np.ndarray) -> Any:
+    """The array, at each depth a list, a tuple, an array of objects, or an array."""
+    kind = draw(st.sampled_from([*KINDS, None] if array.ndim else [None]))
+    return array if kind is None else kind([draw(nested(part)) for part in array])
+
+
+@given(st.data())
+@settings(max_examples=50)
+def test_lists_and_arrays_may_stand_in_each_other(blocks: Path, data: st.DataObject) -> None:
+    column = data.draw(st.sampled_from(KINDS))([data.draw(nested(example)) for example in BLOCKS])
+    found, expected = (BatchScorer(blocks)({"inputs": inputs}) for inputs in (column, BLOCKS))
+    np.testing.assert_array_equal(found["score"], expected["score"])
+
+
+@given(st.data())
+@settings(max_examples=50)
+def test_an_uneven_example_is_named(blocks: Path, data: st.DataObject) -> None:
+    """One list of one example has an entry less: its shape up to there, or its whole shape, differs."""
+    row, depth = data.draw(st.integers(0, len(BLOCKS) - 1)), data.draw(st.integers(0, len(SHAPE) - 1))
+    rows = BLOCKS.tolist()
+    shorter = rows[row]
+    for length in SHAPE[:depth]:
+        shorter = shorter[data.draw(st.integers(0, length - 1))]
+    del shorter[-1]
+    column = pd.Series(rows)
+    if data.draw(st.booleans()):
+        column = pa.table({"inputs": rows})["inputs"].to_pandas()
+    with pytest.raises(ValueError, match=rf"column 'inputs', row {row}: found shape .*, expected shape {SHAPE_TEXT}"):
+        BatchScorer(blocks)(pd.DataFrame({"inputs": column}))
+
+
+@pytest.mark.parametrize(
+    ("cell", "problem"),
+    [
+        (BLOCKS[0][:1].tolist(), rf"found shape \(1, 3, 4\), expected shape {SHAPE_TEXT}"),
+        (BLOCKS[0].ravel(), rf"found shape \(24,\), expected shape {SHAPE_TEXT}"),
+        (
+            [[[1.0] * 4] * 3, [[1.0] * 4] * 2],
+            r"found shape \(2,\), then lists of different lengths, expected shape",
+        ),
+        ([[[1.0] * 4] * 3, [[1.0] * 4, [1.0] * 4, [1.0, 1.0, 1.0, None]]], "found None, expected a number"),
+        ([[["a"] * 4] * 3] * 2, "found 'a', expected a number"),
+        ([], r"found shape \(0,\)"),
+        (None, "found None, expected shape"),
+        (float("nan"), "found nan, expected shape"),
+        ("abc", "found 'abc', expected shape"),
+        ({"bytes": b""}, r"found \{'bytes': b''\}, expected shape"),
+    ],
+)
+def test_a_cell_that_is_no_example_is_named(cell: Any, problem: str, blocks: Path) -> None:
+    with pytest.raises(ValueError, match=f"column 'inputs', row 1: {problem}"):
+        BatchScorer(blocks)({"inputs": as_objects([BLOCKS[0], cell])})
+
+
+@pytest.mark.parametrize("form", [" {}", "{} ", "\u00a0{}\t"])
+@pytest.mark.parametrize("make", [dict, pd.DataFrame])
+def test_white_space_around_names_does_not_count(form: str, make: Any, table: Predictor, tmp_path: Path) -> None:
+    names = table.manifest.input.feature_names or ()
+    columns = {form.format(name): INPUTS[:, place] for place, name in enumerate(names)} | {form.format("id"): range(30)}
+    expected = of_file(table, INPUTS, tmp_path)
+    found = BatchScorer(table.path, keep=["id"])(make(columns))
+    assert list(found.pop("id")) == list(range(30))
+    same(found, expected)
+    image = make({form.format("image"): list(INPUTS), form.format("IMAGE"): range(30)})
+    same(BatchScorer(table.path, inputs="image ")(image), expected)
+    twice = {form.format("image"): list(INPUTS), f"  {form}".format("image"): list(INPUTS)}
+    with pytest.raises(ValueError, match="inputs: found several columns 'image'"):
+        BatchScorer(table.path, inputs="image")(make(twice))
+    with pytest.raises(ValueError, match="keep: found several columns 'image'"):
+        BatchScorer(table.path, keep=["image"])(make(columns | twice))
+
+
+def test_letters_are_compared_in_composed_form_and_parts_by_the_same_rule(tmp_path: Path) -> None:
+    parts = InputPart("caf\u00e9", (2,)), InputPart("age", ())
+    path = write_linear(tmp_path / "bundle", outputs=2, spec=InputSpec(shape=(3,), parts=parts)).path
+    given = {"caf\u00e9": INPUTS[:, :2], "age": INPUTS[:, 2]}
+    frame = pd.DataFrame({" age": given["age"], "cafe\u0301": list(given["caf\u00e9"])})
+    found, expected = (BatchScorer(path)(batch) for batch in (frame, given))
+    np.testing.assert_array_equal(found["score"], expected["score"])
+
+
+def test_a_feature_that_is_no_number_is_named(table: Predictor) -> None:
+    names = table.manifest.input.feature_names or ()
+    frame = pd.DataFrame(INPUTS, columns=list(names)).astype({names[1]: object})
+    frame.loc[3, names[1]] = "high"
+    with pytest.raises(ValueError, match=f"column '{names[1]}', row 3: found 'high', expected"):
+        BatchScorer(table.path)(frame)
+
+
+def test_kept_lists_of_different_lengths_stay(table: Predictor) -> None:
+    tags = [["a"], ["b", "c"], *[[]] * 28]
+    found = BatchScorer(table.path, keep=["tags"])({"inputs": INPUTS, "tags": tags})
+    assert found["tags"].tolist() == tags
 
 
 def test_a_long_batch_is_predicted_in_pieces(table: Predictor) -> None:
@@ -189,7 +347,7 @@ def test_what_is_refused(batch: dict[str, np.ndarray], problem: str, table: Pred
 
 
 def test_a_missing_column_to_keep_and_an_infinite_output_are_told(table: Predictor) -> None:
-    with pytest.raises(ValueError, match="keep: found the columns 'inputs', expected 'id' among them"):
+    with pytest.raises(ValueError, match="keep: found no column 'id', expected columns of the batch: 'inputs'"):
         BatchScorer(table.path, keep=["id"])({"inputs": INPUTS})
     huge = INPUTS.copy()
     huge[3] = 3e38

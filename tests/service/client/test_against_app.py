@@ -69,6 +69,7 @@ def test_a_frame_is_read_by_the_names_of_its_columns(client: App) -> None:
     expected = ask(client, "predict", [GOOD]).predictions[0]
     answer: PredictResponse = ask(client, "predict", frame[list("dbca")].assign(patient="x"))
     assert answer.predictions == [expected, expected]
+    assert ask(client, "predict", frame.rename(columns={"c": " c "})).predictions == [expected, expected]
     with pytest.raises(BadRequestError, match=r"inputs\[0\]\.c: found nothing \(did you mean 'C'\?\)"):
         ask(client, "predict", frame.rename(columns={"c": "C"}))
 

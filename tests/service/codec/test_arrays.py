@@ -177,11 +177,21 @@ def test_objects_are_ordered_by_name(batch: Array, order: list[str]) -> None:
     np.testing.assert_array_equal(array_from_json(objects, FEATURE_SPEC, MAX_ROWS), batch)
 
 
+@given(st.lists(st.sampled_from(["{}", " {}", "{}\t", "\u00a0{}"]), min_size=4, max_size=4))
+def test_white_space_around_the_names_of_fields_does_not_count(forms: list[str]) -> None:
+    named = {form.format(name): place for place, (form, name) in enumerate(zip(forms, NAMES, strict=True))}
+    assert array_from_json([named], FEATURE_SPEC, MAX_ROWS).tolist() == [[0, 1, 2, 3]]
+    also = {f"  {name}": 9 for name in named if name in NAMES}  # the very name comes first
+    assert array_from_json([also | named], FEATURE_SPEC, MAX_ROWS).tolist() == [[0, 1, 2, 3]]
+
+
 @pytest.mark.parametrize(
     ("objects", "spec", "field", "words"),
     [
         ([{"a": 1, "b": 2, "c": 3}], FEATURE_SPEC, "inputs[0].d", "found nothing, expected a number"),
         ([{"A": 1, "b": 2, "c": 3, "d": 4}], FEATURE_SPEC, "inputs[0].a", "found nothing (did you mean 'A'?)"),
+        ([{" a": 1, "a ": 1, "b": 2, "c": 3, "d": 4}], FEATURE_SPEC, "inputs[0].a", "found nothing (did you mean"),
+        ([{"a": 1, "b": 2, "c": 3, "d ": "x"}], FEATURE_SPEC, "inputs[0].d", "found 'x', expected a number"),
         ([{"a": 1, "b": 2, "c": 3, "d": "x"}], FEATURE_SPEC, "inputs[0].d", "found 'x', expected a number"),
         ([{"a": 1, "b": None, "c": 3, "d": 4}], FEATURE_SPEC, "inputs[0].b", "found None, expected a number"),
         ([{"a": 1, "b": 2, "c": 3, "d": 1e39}], FEATURE_SPEC, "inputs[0].d", "expected a finite number"),

@@ -75,9 +75,18 @@ def test_white_space_and_forms_of_letters_do_not_count(fitted: str, given: str) 
         places_by_name([f"{given} ", f"  {given}"], [fitted], "inputs")
 
 
+def test_a_column_stands_for_one_name_alone() -> None:
+    with pytest.raises(ValueError, match="found no column ' age'"):
+        places_by_name(["age", "b"], ["age", " age"], "inputs")
+
+
 def test_only_some_of_many_missing_columns_are_named() -> None:
     with pytest.raises(ValueError, match="'a0', 'a1', 'a2', 'a3', 'a4', and 95 more, expected"):
         places_by_name(["b"], [f"a{k}" for k in range(100)], "inputs")
+
+
+def test_an_empty_column_has_no_number_and_no_error() -> None:
+    assert numbers_of(pd.Series([], dtype=object), "x").shape == (0,)
 
 
 @pytest.mark.parametrize(
