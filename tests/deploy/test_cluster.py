@@ -19,7 +19,7 @@ import yaml
 from demur.service.settings import PREFIX, Settings
 from docs.dashboards.files import kubernetes
 from tests.support.deployment import ALERTS, ROOT, RULE_FILES, SETTINGS
-from tests.support.pages import PAGES, blocks
+from tests.support.pages import ALL_PAGES, blocks
 from tests.support.promql import series_names
 
 FOLDER, COMPONENTS = ROOT / "deploy/kubernetes", ROOT / "deploy/components"
@@ -164,7 +164,7 @@ def test_the_page_has_every_component_and_its_kustomization_names_some() -> None
 
 def test_what_is_to_be_applied_is_there() -> None:
     """As pages and the files themselves say it; `.` is where the page's kustomization.yaml stands."""
-    texts = [path.read_text() for path in (*PAGES, *(ROOT / "deploy").rglob("*.yaml"))]
+    texts = [path.read_text() for path in (*ALL_PAGES, *(ROOT / "deploy").rglob("*.yaml"))]
     named = {path for text in texts for path in PATHS.findall(text)}
     assert {"deploy/kubernetes", "deploy/kubernetes/operators/keda.yaml"} <= named
     for path in named:

@@ -1,14 +1,13 @@
 """Pages name only what exists: files, sections of pages, settings and targets of make."""
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from benchmarks.registry import PROGRAM
 from demur.service.settings import PREFIX, Settings
-from tests.support.pages import PAGES, prose
+from tests.support.pages import ALL_PAGES, PAGES, prose
 from tests.support.server import ROOT
 
 LINK = re.compile(r"\]\((?!https?://)([^)]+)\)")
@@ -17,18 +16,13 @@ CODE_PATH = re.compile(rf"`((?:{FOLDERS})/[\w./-]*)`")
 OF_OTHERS = {"BUNDLE_DIR", "API_KEY", "DATA_DIR", "DATA_CACHE"}  # docker-compose.yml, the client, the benchmarks
 
 
-def all_pages() -> list[Path]:
-    listed = subprocess.run(["git", "ls-files", "-z", "*.md"], cwd=ROOT, capture_output=True, text=True, check=False)
-    return sorted({*PAGES, *(ROOT / name for name in listed.stdout.split("\0") if name)})
-
-
 def anchors(page: Path) -> set[str]:
     """The names of a page's sections, as GitHub makes them."""
     headings = re.findall(r"^#+ +(.*)$", prose(page), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", all_pages(), ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     for link in LINK.findall(prose(page)):
         file, _, anchor = link.partition("#")

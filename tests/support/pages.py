@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 from tests.support.server import ROOT
 
@@ -19,18 +21,25 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
     *(ROOT / f"{name}.md" for name in ("ARCHITECTURE", "CONTRIBUTING", "SECURITY")),
 ]
+LISTED = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "*.md"]  # nothing outside a checkout
+FOUND = subprocess.run(LISTED, cwd=ROOT, capture_output=True, text=True, check=False).stdout.split("\0")
+ALL_PAGES = list(dict.fromkeys([*PAGES, *(ROOT / name for name in sorted(FOUND) if (ROOT / name).is_file() and name)]))
 GUIDES = [ROOT / "docs/tutorial.md", ROOT / "docs/howto.md"]  # run from top to bottom, by tests/docs/test_guides.py
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def code_of(text: str) -> list[Token]:
+    """Every block of code in Markdown, however it is marked: by a fence, also in a list, or by spaces before it."""
+    return [token for token in MarkdownIt("commonmark").parse(text) if token.type in ("fence", "code_block")]
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:
-    """Language and content of every block of code, in order."""
-    return [(match[1], match[2]) for match in BLOCK.finditer(page.read_text())]
+    """Language, or nothing, and content of every block of code, in order."""
+    return [(token.info.strip(), token.content) for token in code_of(page.read_text())]
 
 
 def blocks_in(language: str) -> list[str]:
     """Every block of one language, in the order of the pages, without those of the guides."""
-    pages = (page for page in PAGES if page not in GUIDES)
+    pages = (page for page in ALL_PAGES if page not in GUIDES)
     return [content for page in pages for found, content in blocks(page) if found == language]
 
 
@@ -41,7 +50,11 @@ def commands() -> list[str]:
 
 def prose(page: Path) -> str:
     """The page without its blocks of code."""
-    return BLOCK.sub("", page.read_text())
+    lines = page.read_text().splitlines(keepends=True)
+    for token in reversed(code_of("".join(lines))):
+        assert token.map is not None
+        del lines[slice(*token.map)]
+    return "".join(lines)
 
 
 def environment() -> dict[str, str]:

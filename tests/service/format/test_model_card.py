@@ -1,15 +1,21 @@
 """service/format/model_card.py: README.md of a bundle."""
 
 import dataclasses
+import shlex
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
 from demur.service.bundle import Manifest, read_bundle, read_manifest
 from demur.service.format.files import README
 from demur.service.format.model_card import model_card
+from demur.service.inference.predictor import Predictor
 from tests.support.bundles import Synthetic
+from tests.support.fake_hub import fake_hub
+from tests.support.pages import blocks
 from tests.support.server import ROOT
 
 GOLDEN = ROOT / "tests/golden/v1/bundle"
@@ -42,6 +48,21 @@ def test_it_says_what_the_fit_measured(golden: Manifest) -> None:
     assert "| scaled by 255 | 99 % |" in card
     assert metadata(card)["pipeline_tag"] == "image-classification"
     assert metadata(card)["library_name"] == "demur"
+
+
+def test_its_blocks_run(any_bundle: Synthetic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DEMUR_CACHE_DIR", str(tmp_path))
+    found = blocks(any_bundle.path / README)
+    assert [language for language, _ in found] == ["sh", "python"]
+    spec = any_bundle.manifest.input
+    names: dict[str, Any] = {"inputs": np.random.default_rng(0).normal(size=(2, *spec.shape)).astype(spec.dtype)}
+    with fake_hub() as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        monkeypatch.setenv("HF_TOKEN", "hf_secret")
+        Predictor.load(any_bundle.path).push_to_hub("OWNER/NAME")
+        exec(found[1][1], names)
+    assert len(names["prediction"].rejected) == 2
+    assert shlex.split(found[0][1], comments=True) == ["demur", "serve", "hf://OWNER/NAME"]
 
 
 def test_its_task_is_one_that_hubs_know_or_none(any_bundle: Synthetic) -> None:
