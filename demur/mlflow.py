@@ -1,7 +1,7 @@
 """Bundles as models of MLflow: logged, registered, and loaded again by their URIs.
 
+>>> import demur.mlflow  # first
 >>> import mlflow
->>> import demur.mlflow
 >>> with mlflow.start_run():
 ...     demur.mlflow.log_model("bundles/digits", name="digits", registered_model_name="digits")
 >>> demur.mlflow.load_model("models:/digits/1").predict(inputs)
