@@ -21,9 +21,10 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
     *(ROOT / f"{name}.md" for name in ("ARCHITECTURE", "CONTRIBUTING", "SECURITY")),
 ]
-LISTED = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "*.md"]  # nothing outside a checkout
-FOUND = subprocess.run(LISTED, cwd=ROOT, capture_output=True, text=True, check=False).stdout.split("\0")
-ALL_PAGES = list(dict.fromkeys([*PAGES, *(ROOT / name for name in sorted(FOUND) if (ROOT / name).is_file() and name)]))
+TRACKED = subprocess.run(
+    ["git", "ls-files", "-z", "*.md"], cwd=ROOT, capture_output=True, text=True, check=False
+).stdout
+ALL_PAGES = sorted({*PAGES, *(ROOT / name for name in TRACKED.split("\0") if (ROOT / name).is_file())})
 GUIDES = [ROOT / "docs/tutorial.md", ROOT / "docs/howto.md"]  # run from top to bottom, by tests/docs/test_guides.py
 
 
@@ -39,7 +40,7 @@ def blocks(page: Path) -> list[tuple[str, str]]:
 
 def blocks_in(language: str) -> list[str]:
     """Every block of one language, in the order of the pages, without those of the guides."""
-    pages = (page for page in ALL_PAGES if page not in GUIDES)
+    pages = (page for page in dict.fromkeys([*PAGES, *ALL_PAGES]) if page not in GUIDES)
     return [content for page in pages for found, content in blocks(page) if found == language]
 
 
