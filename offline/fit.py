@@ -43,6 +43,7 @@ from .publish.served_form import check_size, choose_form
 from .runtime.arrays import to_numpy
 from .runtime.checkpoint import Checkpoint, checkpoint_folder
 from .runtime.distributed import local_device, process_group
+from .runtime.generators import leaves_generators
 from .runtime.plain_torch import plain_torch
 from .runtime.progress import Track, length_of, silent
 from .runtime.resume import job_fingerprint, tensors_digest
@@ -57,6 +58,7 @@ def quiet(line: str) -> None:
     """Say nothing."""
 
 
+@leaves_generators
 @plain_torch()
 def fit_bundle(
     model: Any,
@@ -175,6 +177,7 @@ def fit_bundle(
     return destination
 
 
+@leaves_generators
 @plain_torch()
 def dry_run(
     model: Any,
