@@ -11,7 +11,6 @@ from rich.text import Text
 
 from demur.service.bundle import (
     AddedWeights,
-    ComputedVariances,
     Graph,
     InputSpec,
     Manifest,
@@ -135,30 +134,13 @@ def _rejection_rows(rejection: tuple[RejectedShare, ...] | None) -> dict[str, st
 
 
 def _graph_rows(graph: Graph) -> dict[str, str]:
-    """Which variances are computed, and from what."""
-    rows = {}
-    if graph.computed is not None:
-        rows["variances"] = computed_variances(graph.computed)
-    if (reduced := graph.reduced) is not None:
-        rows["reduced head"] = (
-            f"rank {reduced.rank} for each output, variances off by at most {reduced.error_bound:.2g} (relative), by "
-            f"{reduced.error:.2g} on {reduced.examples} held-out examples"
-        )
-    return rows
-
-
-def computed_variances(computed: ComputedVariances) -> str:
-    """Which variances are computed, and what that changes."""
-    which = {
-        "top": f"of the {computed.count} most probable classes; the others take the mean of these",
-        "margin": "of the difference of the two largest logits, for all",
+    """From what the variances are computed."""
+    if (reduced := graph.reduced) is None:
+        return {}
+    return {
+        "reduced head": f"rank {reduced.rank} for each output, variances off by at most {reduced.error_bound:.2g} "
+        f"(relative), by {reduced.error:.2g} on {reduced.examples} held-out examples"
     }
-    effect = computed.effect
-    return (
-        f"{which[computed.kind]}. Against those of all classes, on {effect.examples} held-out examples: probabilities "
-        f"differ by {effect.probability_difference:.2g}, the log-likelihood by {effect.log_likelihood_difference:.2g} "
-        f"nats, and {100 * effect.decisions_changed:.1f} % of the decisions"
-    )
 
 
 def print_standalone(written: "StandaloneFile") -> None:

@@ -118,14 +118,6 @@ class FitConfig(BaseModel):
             "those of the layers whose inputs they read."
         ),
     ] = True
-    variance_of: Annotated[
-        Literal["all", "margin"] | Annotated[int, Field(ge=1, strict=True)],
-        Field(
-            description="Which variances of a classification a prediction computes: of `all` classes; for a number, of "
-            "so many most probable ones (the others take their mean); or of the `margin` between the two most probable "
-            "ones, which all take. Weights anywhere in the network cost one backward pass for each."
-        ),
-    ] = "all"
     curvature_outputs: Annotated[
         int,
         Field(
@@ -220,15 +212,6 @@ class FitConfig(BaseModel):
     def estimates_noise(self) -> bool:
         """Whether the observation noise is estimated on held-out data."""
         return self.likelihood == "regression" and self.sigma_noise == "mle"
-
-    @model_validator(mode="after")
-    def _check_variance_of(self) -> "FitConfig":
-        if self.variance_of != "all" and self.likelihood != "classification":
-            raise ValueError(
-                f"variance_of: found {self.variance_of!r} for a {self.likelihood}, expected 'all': no output leads the "
-                "others"
-            )
-        return self
 
     @model_validator(mode="after")
     def _check_score(self) -> "FitConfig":

@@ -13,7 +13,6 @@ from .features.layers import FeatureLayers, choose_layers, named_layers
 from .jacobian.find_head import find_head
 from .jacobian.jacobian import SubnetworkJacobian
 from .jacobian.linear_head import LinearHead
-from .jacobian.output_rule import ALL_OUTPUTS, OutputRule, output_rule
 from .jacobian.plan import make_jacobian
 from .network.inputs import ONE_INPUT, InputForm, input_form
 from .network.model_copy import check_private, copied_model, usable
@@ -36,11 +35,11 @@ class Job:
     """`network` is a private copy; `example` (2, *input_shape) or fewer; `size` is S, at most.
 
     likelihood: of a regression, with the noise given, or the root mean square residual on the held-out data that tune.
-    head: the network's linear head, if it has one. rule: which variances a prediction computes. layers: what the
-    added weights read; None: there are none. foreign (n, *input_shape): inputs unlike the training data, of which
-    the report says what share is rejected; None: none were given. form: what the model returns; `network` returns
-    outputs (B, K). notes: what the user is told of model and targets, a line each. takes: how the model takes its
-    inputs; `network` takes one tensor. reached: the parameters that the outputs depend on; None: all.
+    head: the network's linear head, if it has one. layers: what the added weights read; None: there are none. foreign
+    (n, *input_shape): inputs unlike the training data, of which the report says what share is rejected; None: none were
+    given. form: what the model returns; `network` returns outputs (B, K). notes: what the user is told of model and
+    targets, a line each. takes: how the model takes its inputs; `network` takes one tensor. reached: the parameters
+    that the outputs depend on; None: all.
     """
 
     config: FitConfig
@@ -56,7 +55,6 @@ class Job:
     memory_bytes: int
     track: Track
     head: LinearHead | None = None
-    rule: OutputRule = ALL_OUTPUTS
     layers: FeatureLayers | None = None
     foreign: Tensor | None = None
     form: OutputForm = PLAIN
@@ -69,10 +67,9 @@ class Job:
         """The trainable weights (D,)."""
         return self.layout.flatten(dict(self.network.named_parameters()))
 
-    def jacobian(self, indices: Tensor, rule: OutputRule | None = None) -> SubnetworkJacobian:
-        """The Jacobian of the weights at ascending positions; rule: by default, the job's."""
-        indices = indices.to(self.device)
-        return make_jacobian(self.network, self.layout, indices, self.example, self.head, rule or self.rule)
+    def jacobian(self, indices: Tensor) -> SubnetworkJacobian:
+        """The Jacobian of the weights at ascending positions."""
+        return make_jacobian(self.network, self.layout, indices.to(self.device), self.example, self.head)
 
     def pass_over_training(self, description: str | None = None) -> Iterator[tuple[Tensor, Tensor]]:
         """One pass, with progress where it has a description; the same number of examples each time."""
@@ -132,7 +129,6 @@ def prepare(
         refuse_sigmoid(network, inputs[:FEW])
     with differentiated_for_the_first_time():
         reached, head = reached_parameters(network, layout, inputs[:2]), find_head(network, inputs[:2])
-    rule = output_rule(config.variance_of, outputs)
     layers = _layers(config, network, inputs[:2], head, taken)
     return Job(
         config=config,
@@ -148,7 +144,6 @@ def prepare(
         memory_bytes=config.memory_budget or default_budget(device),
         track=track,
         head=head,
-        rule=rule,
         layers=layers,
         form=form,
         takes=taken,

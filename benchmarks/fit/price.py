@@ -7,7 +7,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ LEAST_TICK = 1e-9
 
 @dataclass(frozen=True)
 class Row:
-    """One network and the choice of its weights; options: more of `FitConfig`."""
+    """One network and the choice of its weights."""
 
     name: str
     network: str
@@ -40,7 +40,6 @@ class Row:
     selection: str
     within: tuple[str, ...] | None = None
     outputs: int = 10
-    options: dict[str, Any] = field(default_factory=dict)
 
 
 ROWS = (
@@ -52,16 +51,6 @@ ROWS = (
     Row("BERT auto", "bert", 2000, "auto", outputs=4),
     Row("ResNet-18 last block", "resnet18", 2000, "random", ("layer4", "head")),
     Row("ResNet-18 anywhere", "resnet18", 2000, "random"),
-    Row("ResNet-18 margin", "resnet18", 2000, "random", options={"variance_of": "margin"}),
-    Row(
-        "ResNet-18 1000 classes",
-        "resnet18",
-        2000,
-        "random",
-        ("layer4.1.conv2", "layer4.1.norm2", "head"),
-        outputs=1000,
-        options={"variance_of": 5},
-    ),
 )
 NAMES, QUICK = tuple(row.name for row in ROWS), ("digits auto",)
 
@@ -87,7 +76,6 @@ def one(values: dict[str, Any]) -> dict[str, Any]:
             subnetwork_size=row.weights,
             selection=row.selection,  # type: ignore[arg-type]
             within=row.within,
-            **row.options,
         )
         fit_bundle(model, train, folder, calibration_loader=held_out, config=config)
         predictor = Predictor.load(folder, threads=1, plain_too=True)

@@ -41,7 +41,6 @@ def _plan(job: Job, size: int, indices: Tensor, held_bytes: int, reach: Tensor |
         matrix_steps=_matrix_steps(job, size),
         held_bytes=held_bytes + added_bytes(job),
         head=job.head,
-        rule=job.rule,
     )
 
 

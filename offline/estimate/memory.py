@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from ..data.likelihood import Likelihood
 from ..jacobian.linear_head import LinearHead
-from ..jacobian.output_rule import ALL_OUTPUTS, OutputRule
 from ..laplace.ggn import MAX_ROWS
 from ..network.weights import WeightLayout
 from ..runtime.available_memory import CHUNK_BYTES, OVERHEAD_BYTES, default_budget, model_bytes
@@ -80,7 +79,6 @@ def plan_memory(
     held_bytes: int = 0,
     verified: int = 16,
     head: LinearHead | None = None,
-    rule: OutputRule = ALL_OUTPUTS,
 ) -> MemoryPlan:
     """Chunk rows for each stage, so that the job stays within `budget_bytes` above the process's baseline.
 
@@ -88,9 +86,9 @@ def plan_memory(
     they are known, S weights spread evenly over all layers stand for them: plan again with the indices before the
     curvature. diagonal: the weights of which the selection needs squared derivatives. matrix_steps: what is done with
     H_S afterwards, each a function of it that is tried on a small matrix to count its copies. held_bytes: what else
-    the job keeps (held-out data). verified: examples that a bundle is verified with; 0: no bundle is written. head,
-    rule: as for `make_jacobian`. On a GPU
-    the matrix steps, export and verification run on the host and are held to its default budget.
+    the job keeps (held-out data). verified: examples that a bundle is verified with; 0: no bundle is written. head:
+    as for `make_jacobian`. On a GPU the matrix steps, export and verification run on the host and are held to its
+    default budget.
 
     Stages: "curvature diagonal" (if asked), "plan check", "curvature", "held-out",
     the matrix steps, and "export and verification".
@@ -104,7 +102,7 @@ def plan_memory(
     stages = []
     if diagonal is not None:
         stages.append(diagonal_stage(network, layout, diagonal, rows, likelihood))
-    stages += row_stages(network, layout, _stand_in(layout, size, indices), rows, likelihood, matrix, head, rule)
+    stages += row_stages(network, layout, _stand_in(layout, size, indices), rows, likelihood, matrix, head)
     stages += [Stage(name, copies(step) * matrix, on_host=host) for name, step in matrix_steps.items()]
     if verified:
         example_bytes = next(stage.bytes_per_row for stage in stages if stage.name == "held-out")

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from ..data.likelihood import Likelihood
 from ..jacobian.jacobian import SubnetworkJacobian
 from ..jacobian.linear_head import LinearHead
-from ..jacobian.output_rule import OutputRule
 from ..jacobian.plan import make_jacobian
 from ..laplace.ggn import add_curvature, write_root
 from ..laplace.gram import UPDATE_ROWS
@@ -55,11 +54,10 @@ def row_stages(
     likelihood: Likelihood,
     matrix: int,
     head: LinearHead | None,
-    rule: OutputRule,
 ) -> list[Stage]:
     """What S weights take: the trial of the plan, the curvature with its buffer of rows, and held-out predictions."""
     made: list[SubnetworkJacobian] = []
-    check = peak_bytes(lambda: made.append(make_jacobian(network, layout, indices, rows, head, rule)))
+    check = peak_bytes(lambda: made.append(make_jacobian(network, layout, indices, rows, head)))
     jacobian, each = made[0], FLOAT64 * len(indices)
     buffer = torch.empty(len(rows) * likelihood.rows, len(indices), dtype=torch.float64, device=rows.device)
 
@@ -67,13 +65,13 @@ def row_stages(
         write_root(jacobian, x, likelihood, buffer[: len(x) * likelihood.rows])
 
     def held_out(x: Tensor) -> None:
-        jacobian.predictive(x)[1].double()
+        jacobian(x)[1].double()
 
     return [
         Stage("plan check", int(MARGIN * check)),
         _measured("curvature", curvature, rows, matrix + UPDATE_ROWS * each, likelihood.rows * each),
         # The matrix and its factor; the product with it and its squares are NumPy's, not seen by the measurement.
-        _measured("held-out", held_out, rows, 2 * matrix, 3 * rule.count(likelihood.outputs) * each),
+        _measured("held-out", held_out, rows, 2 * matrix, 3 * likelihood.outputs * each),
     ]
 
 

@@ -1,7 +1,7 @@
 """One small batch through the whole job before hours of work: Jacobian, export, onnxruntime, check against torch.
 
 Which weights will be chosen is not known yet, so a few of every parameter that may be chosen stand for them: each
-layer's rule and each backward pass is exported once.
+layer's rule and each backward pass is exported once. A few mixtures of the outputs stand for all, however many.
 """
 
 import numpy as np
@@ -13,8 +13,7 @@ from demur.service.inference.onnx_runtime import onnxruntime
 from ..export.errors import ExportError
 from ..export.graph import export_jacobian
 from ..export.verify import LOOSEST, VerificationError, relative_error
-from ..jacobian.mixtures import Mixing
-from ..jacobian.output_rule import AllOutputs, OutputRule, TopOutputs
+from ..jacobian.jacobian import SubnetworkJacobian
 from ..jacobian.plain import plain_jacobian
 from ..jacobian.plan import few_mixtures
 from ..jacobian.routes import Chosen
@@ -27,7 +26,6 @@ from ..selection.registry import select, strategy_of
 from ..selection.select import selection_context
 
 EXAMPLES = 2
-MOST_OUTPUTS = 64  # a backward pass for each
 OF_EACH_PARAMETER = 2  # weights
 Answers = tuple[Array, Array]
 """Mean (B, K), and the derivatives of a few mixtures of the outputs (B, M, S)."""
@@ -62,14 +60,14 @@ def weights_to_try(job: Job, reach: Tensor) -> Tensor:
 
 
 def _try_weights(job: Job, indices: Tensor, inputs: Tensor) -> None:
-    jacobian = job.jacobian(indices, _rule(job))
+    jacobian = job.jacobian(indices)
     try:
-        graph, _ = export_jacobian(jacobian, job.example, job.likelihood.outputs)
+        graph = _exported(job, jacobian)
     except ExportError as error:
         if error.stage == "forward":  # whatever is chosen, it is part of the graph
             raise
         raise ExportError(f"{error}. {_what_can_be_chosen(job)}") from error
-    exported = _answers(job, graph, inputs)
+    exported = _answers(graph, inputs)
     chosen = tuple(Chosen(p, positions) for p, positions in job.layout.locate(indices.to(job.device)))
     single = _plain_answers(job, chosen, inputs)
     if _differs(exported, single) and _differs(exported, _precise_answers(job, chosen, inputs)):
@@ -80,16 +78,10 @@ def _try_weights(job: Job, indices: Tensor, inputs: Tensor) -> None:
         )
 
 
-def _rule(job: Job) -> OutputRule:
-    """The job's own; where that takes all of many outputs, two stand for them."""
-    every = isinstance(job.rule, AllOutputs) and job.likelihood.outputs > MOST_OUTPUTS
-    return TopOutputs(2) if every else job.rule
-
-
-def _few(job: Job) -> Mixing:
-    """Mixtures that stand for all outputs, or those of the rule."""
-    rule = _rule(job)
-    return few_mixtures if isinstance(rule, AllOutputs) else rule.mixing
+def _exported(job: Job, jacobian: SubnetworkJacobian) -> bytes:
+    with torch.no_grad():
+        mean = job.network(job.example)
+    return export_jacobian(jacobian, job.example, few_mixtures(mean))[0]
 
 
 def _what_can_be_chosen(job: Job) -> str:
@@ -97,7 +89,7 @@ def _what_can_be_chosen(job: Job) -> str:
     context = selection_context(job, job.layout.total, None)
     try:
         last = select("last-layer", context, {}).indices
-        export_jacobian(job.jacobian(last[:OF_EACH_PARAMETER], _rule(job)), job.example, job.likelihood.outputs)
+        _exported(job, job.jacobian(last[:OF_EACH_PARAMETER]))
     except (ExportError, ValueError):
         return "The network cannot be exported for any choice of weights"
     return (
@@ -106,14 +98,14 @@ def _what_can_be_chosen(job: Job) -> str:
     )
 
 
-def _answers(job: Job, graph: bytes, inputs: Tensor) -> Answers:
+def _answers(graph: bytes, inputs: Tensor) -> Answers:
     """onnxruntime's, and once more with every example alone: the larger batch must not matter."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = torch.get_num_threads()
     session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
-    joint = _run(session, job, inputs)
-    alone = [_run(session, job, one) for one in torch.split(inputs, 1)]
+    joint = _run(session, inputs)
+    alone = [_run(session, one) for one in torch.split(inputs, 1)]
     single = np.concatenate([mean for mean, _ in alone]), np.concatenate([j for _, j in alone])
     if _differs(joint, single):
         raise VerificationError(
@@ -124,19 +116,16 @@ def _answers(job: Job, graph: bytes, inputs: Tensor) -> Answers:
     return joint
 
 
-def _run(session: onnxruntime.InferenceSession, job: Job, inputs: Tensor) -> Answers:
+def _run(session: onnxruntime.InferenceSession, inputs: Tensor) -> Answers:
     mean, jacobian = session.run(["mean", "jacobian"], {"inputs": to_numpy(inputs)})
-    if not isinstance(_rule(job), AllOutputs):
-        return mean, jacobian
-    mixtures = few_mixtures(torch.as_tensor(mean, dtype=torch.float64)).cotangents(torch.as_tensor(mean).double())
-    return mean, np.einsum("bks,bmk->bms", jacobian, to_numpy(mixtures))
+    return mean, jacobian
 
 
 def _plain_answers(job: Job, chosen: tuple[Chosen, ...], inputs: Tensor) -> Answers:
     """Torch's own differentiation, in the network's precision."""
     with torch.no_grad():
         mean = job.network(inputs)
-    return to_numpy(mean), to_numpy(plain_jacobian(job.network, chosen, inputs, _few(job)))
+    return to_numpy(mean), to_numpy(plain_jacobian(job.network, chosen, inputs, few_mixtures))
 
 
 def _precise_answers(job: Job, chosen: tuple[Chosen, ...], inputs: Tensor) -> Answers:

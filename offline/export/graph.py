@@ -14,6 +14,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..features.added_weights import AddedWeights
 from ..jacobian.jacobian import SubnetworkJacobian
+from ..jacobian.mixtures import Mixed
 from ..jacobian.routes import JacobianPlan
 from ..laplace.served_factor import StructuredFactor
 from ..laplace.whole_factor import WholeFactor
@@ -21,7 +22,7 @@ from ..runtime.quiet import quiet_exporter
 from .added_graph import AddedWeightsGraph
 from .errors import ExportError, export_error, first_cause, operator_of
 from .failing_layer import failing_layer
-from .jacobian_graph import FilledVarianceGraph, JacobianGraph, StructuredVarianceGraph
+from .jacobian_graph import JacobianGraph, StructuredVarianceGraph, WholeVarianceGraph
 from .onnx_bodies import put_back, translations
 from .split_graph import traced
 
@@ -39,13 +40,13 @@ TRACE_ROWS = (11, 13, 17, 19, 23, 29, 31, 37)
 PROTOBUF_LIMIT = 2**31
 
 
-def export_jacobian(jacobian: SubnetworkJacobian, example: Tensor, outputs: int) -> tuple[bytes, int]:
+def export_jacobian(jacobian: SubnetworkJacobian, example: Tensor, mixed: Mixed) -> tuple[bytes, int]:
     """The ONNX model with mean and Jacobian, serialised, and its opset: it is not served, but shows whether a network
     can be exported, and whether its derivatives are right.
 
-    `example` (1, *input_shape); raises `ExportError`.
+    `example` (1, *input_shape); mixed: of which outputs or mixtures. Raises `ExportError`.
     """
-    return _export(jacobian, example, lambda rows: JacobianGraph(jacobian, rows, outputs), ["demur_jacobian"])
+    return _export(jacobian, example, lambda rows: JacobianGraph(jacobian, rows, mixed), ["demur_jacobian"])
 
 
 def export_variance(
@@ -67,7 +68,7 @@ def export_variance(
         if isinstance(factor, StructuredFactor):
             parts = StructuredVarianceGraph(jacobian, rows, outputs, factor)
         else:
-            parts = FilledVarianceGraph(jacobian, rows, outputs, factor)
+            parts = WholeVarianceGraph(jacobian, rows, outputs, factor)
         return parts if added is None else AddedWeightsGraph(parts, jacobian.model, added, rows, share)
 
     extra = [] if added is None else ["demur_added_variance", "demur_feature_scores"]

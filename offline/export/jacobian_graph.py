@@ -13,6 +13,7 @@ from torch._higher_order_ops.scan import scan
 from torch.func import functionalize
 
 from ..jacobian.jacobian import SubnetworkJacobian, example_products, structured_block
+from ..jacobian.mixtures import EveryOutput, Mixed
 from ..jacobian.probes import ProbeCall, ProbedForward, probed_forward
 from ..laplace.served_factor import StructuredFactor
 from ..laplace.whole_factor import WholeFactor
@@ -23,12 +24,11 @@ from .split_graph import repeated, split, traced
 class StructuredGraph(nn.Module):
     """x (B, *shape) -> mean (B, K) and the structured entries (B, M, n): forward on B rows, backward on B * M."""
 
-    def __init__(self, jacobian: SubnetworkJacobian, rows: Tensor, outputs: int) -> None:
+    def __init__(self, jacobian: SubnetworkJacobian, rows: Tensor, mixed: Mixed) -> None:
         super().__init__()
-        self.plan, self.model, self.rule = jacobian.plan, jacobian.model, jacobian.rule
-        self.count = self.rule.count(outputs)
+        self.plan, self.model, self.mixed = jacobian.plan, jacobian.model, mixed
         self.paths: list[str] = []
-        ones = torch.ones(len(rows), outputs, device=rows.device)
+        ones = torch.ones(len(rows), mixed.outputs, device=rows.device)
         graph = traced(lambda x, c: self._forward_and_backward(x, c), rows, ones, symbolic=True)
         parts = split(graph, 1 + len(self.paths))
         self.first, self.second, self.kept, self.layouts = parts.forward, parts.backward, parts.kept, parts.layouts
@@ -42,11 +42,13 @@ class StructuredGraph(nn.Module):
         return (forward.mean.detach(), *(call.input for call in calls), *gradients)
 
     def forward(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
-        batch, m = x.shape[0], self.count
         mean, *rest = self.first(x)
         inputs, saved = rest[: self.kept - 1], rest[self.kept - 1 :]
-        cotangents = self.rule.mixing(mean).cotangents(mean).reshape(batch * m, -1)
-        gradients = self.second(cotangents, *(repeated(s, at, m) for s, at in zip(saved, self.layouts, strict=True)))
+        cotangents = self.mixed.cotangents(mean)
+        batch, m = x.shape[0], cotangents.shape[1]
+        gradients = self.second(
+            cotangents.reshape(batch * m, -1), *(repeated(s, at, m) for s, at in zip(saved, self.layouts, strict=True))
+        )
         calls = [ProbeCall(path, a, a) for path, a in zip(self.paths, inputs, strict=True)]
         grouped = [gradient.reshape(batch, m, *gradient.shape[1:]) for gradient in gradients]
         return mean, [structured_block(self.model, item, calls, grouped) for item in self.plan.structured]
@@ -55,9 +57,9 @@ class StructuredGraph(nn.Module):
 class HeadGraph(nn.Module):
     """x (B, *shape) -> mean (B, K), the head's input (B, F), and the entries (B, M, n) of separate layers."""
 
-    def __init__(self, jacobian: SubnetworkJacobian, rows: Tensor) -> None:
+    def __init__(self, jacobian: SubnetworkJacobian, rows: Tensor, mixed: Mixed) -> None:
         super().__init__()
-        self.plan, self.model, self.rule = jacobian.plan, jacobian.model, jacobian.rule
+        self.plan, self.model, self.mixed = jacobian.plan, jacobian.model, mixed
         assert self.plan.head is not None
         self.head = self.plan.head.layer(self.model)
         if not self.plan.by_feature:
@@ -86,10 +88,10 @@ class HeadGraph(nn.Module):
         inputs, saved = rest[: self.kept - 2], rest[self.kept - 2 :]
         gradients = self.second(torch.ones_like(h), *saved)
         places = {path: place for place, path in enumerate(self.plan.feature_paths)}
-        mixed, blocks = self.rule.mixing(mean), []
+        blocks = []
         for item in self.plan.by_feature:
             layer, place = self.model.get_submodule(item.path), places[item.path]
-            blocks.append(item.block(self.head, layer, inputs[place], gradients[place], mixed))
+            blocks.append(item.block(self.head, layer, inputs[place], gradients[place], self.mixed))
         return mean, h, blocks
 
 
@@ -100,16 +102,16 @@ def _mean_and_features(forward: ProbedForward) -> tuple[Tensor, Tensor]:
 
 class JacobianParts(nn.Module):
     """x (B, *shape) -> mean (B, K), the head's input (B, F) or None, and the entries (B, M, n) of parameters outside
-    the head, in the order of the plan's `outside_head`; M: K, or as many as the Jacobian's rule asks for."""
+    the head, in the order of the plan's `outside_head`; M: K, or as many as there are mixtures of the outputs."""
 
-    def __init__(self, jacobian: SubnetworkJacobian, rows: Tensor, outputs: int) -> None:
+    def __init__(self, jacobian: SubnetworkJacobian, rows: Tensor, mixed: Mixed) -> None:
         super().__init__()
-        plan, model, self.rule = jacobian.plan, jacobian.model, jacobian.rule
-        self.head = HeadGraph(jacobian, rows) if plan.head else None
-        self.structured = StructuredGraph(jacobian, rows, outputs) if plan.structured else None
+        plan, model, self.mixed = jacobian.plan, jacobian.model, mixed
+        self.head = HeadGraph(jacobian, rows, mixed) if plan.head else None
+        self.structured = StructuredGraph(jacobian, rows, mixed) if plan.structured else None
         self.generic = self.plain = None
         if plan.generic:
-            cotangents = torch.ones(self.rule.count(outputs), outputs, device=rows.device)
+            (cotangents,) = mixed.cotangents(torch.ones(1, mixed.outputs, device=rows.device))
             products = functionalize(example_products(model, plan.generic))
             self.generic = traced(products, rows[0], cotangents, symbolic=False)
         if self.head is None and self.structured is None:
@@ -121,7 +123,7 @@ class JacobianParts(nn.Module):
             mean, structured = self.structured(x)
             blocks = [*blocks, *structured]
         if self.generic is not None:
-            blocks = [*blocks, _scanned(self.generic, x, self.rule.mixing(mean).cotangents(mean))]
+            blocks = [*blocks, _scanned(self.generic, x, self.mixed.cotangents(mean))]
         return mean, h, blocks
 
     def _closed(self, x: Tensor) -> tuple[Tensor, Tensor | None, list[Tensor]]:
@@ -142,10 +144,9 @@ def _scanned(generic: nn.Module, x: Tensor, cotangents: Tensor) -> Tensor:
 class JacobianGraph(nn.Module):
     """x (B, *shape) -> mean (B, K) and jacobian (B, M, S), in the order of the indices."""
 
-    def __init__(self, jacobian: SubnetworkJacobian, rows: Tensor, outputs: int) -> None:
+    def __init__(self, jacobian: SubnetworkJacobian, rows: Tensor, mixed: Mixed) -> None:
         super().__init__()
-        self.parts, self.in_head = JacobianParts(jacobian, rows, outputs), jacobian.plan.in_head
-        self.rule = jacobian.rule
+        self.parts, self.in_head, self.mixed = JacobianParts(jacobian, rows, mixed), jacobian.plan.in_head, mixed
         names, ranks = [item.parameter.name for item in self.in_head], jacobian.ranks()
         places = torch.cat([ranks[name] for name in (*jacobian.plan.outside_head, *names)])
         self.order: Tensor | None
@@ -154,8 +155,7 @@ class JacobianGraph(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         mean, h, blocks = self.parts(x)
         if h is not None:
-            mixed = self.rule.mixing(mean)
-            blocks = [*blocks, *(item.block(h, mixed) for item in self.in_head)]
+            blocks = [*blocks, *(item.block(h, self.mixed) for item in self.in_head)]
         jacobian = joined(blocks)
         return mean, jacobian if self.order is None else jacobian[:, :, self.order]
 
@@ -165,26 +165,25 @@ def joined(blocks: list[Tensor]) -> Tensor:
     return torch.cat(blocks, dim=2) if len(blocks) > 1 else blocks[0]
 
 
-class FilledVarianceGraph(nn.Module):
-    """x (B, *shape) -> mean (B, K) and variance (B, K): M of them by the whole factor, the others by the rule."""
+class WholeVarianceGraph(nn.Module):
+    """x (B, *shape) -> mean (B, K) and variance (B, K) from the Jacobian, by the whole factor."""
 
     def __init__(self, jacobian: SubnetworkJacobian, rows: Tensor, outputs: int, factor: WholeFactor) -> None:
         super().__init__()
-        self.derivatives, self.rule = JacobianGraph(jacobian, rows, outputs), jacobian.rule
+        self.derivatives = JacobianGraph(jacobian, rows, EveryOutput(outputs))
         self.factor = factor.float().to(rows.device)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         mean, derivatives = self.derivatives(x)
-        return mean, self.rule.fill(self.factor.variance(derivatives).unsqueeze(2), mean).squeeze(2)
+        return mean, self.factor.variance(derivatives)
 
 
 class StructuredVarianceGraph(nn.Module):
-    """x (B, *shape) -> mean (B, K) and variance (B, K) from the parts of the Jacobian, for the rule that computes
-    all variances."""
+    """x (B, *shape) -> mean (B, K) and variance (B, K) from the parts of the Jacobian."""
 
     def __init__(self, jacobian: SubnetworkJacobian, rows: Tensor, outputs: int, factor: StructuredFactor) -> None:
         super().__init__()
-        self.parts = JacobianParts(jacobian, rows, outputs)
+        self.parts = JacobianParts(jacobian, rows, EveryOutput(outputs))
         self.factor = factor.float().to(rows.device)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:

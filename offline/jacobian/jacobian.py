@@ -20,7 +20,6 @@ from ..network.weights import Parameter, WeightLayout
 from .batched import batched
 from .linear_head import FeatureParameter, LinearHead
 from .mixtures import Mixed, Mixing, every_output
-from .output_rule import ALL_OUTPUTS, OutputRule
 from .probes import ProbeCall, ProbedForward, feature_gradients, outputs_at_once, probe_gradients, probed_forward
 from .routes import Chosen, JacobianPlan, StructuredParameter
 
@@ -31,27 +30,16 @@ class SubnetworkJacobian:
     """x (B, *input_shape) -> (mean (B, K), jacobian (B, K, S)), S = len(indices), in the order of `indices`.
 
     `model` is a private copy in eval mode with frozen parameters (`private_copy`): hooks are placed on it. Made by
-    `demur.offline.jacobian.plan.make_jacobian`. `rule` tells which variances a prediction needs.
+    `demur.offline.jacobian.plan.make_jacobian`.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        layout: WeightLayout,
-        indices: Tensor,
-        plan: JacobianPlan,
-        rule: OutputRule = ALL_OUTPUTS,
-    ) -> None:
-        self.model, self.layout, self.indices, self.plan, self.rule = model, layout, indices, plan, rule
+    def __init__(self, model: nn.Module, layout: WeightLayout, indices: Tensor, plan: JacobianPlan) -> None:
+        self.model, self.layout, self.indices, self.plan = model, layout, indices, plan
 
     @property
     def size(self) -> int:
         """S, the number of chosen weights."""
         return len(self.indices)
-
-    def with_rule(self, rule: OutputRule) -> "SubnetworkJacobian":
-        """The same weights, for another rule."""
-        return SubnetworkJacobian(self.model, self.layout, self.indices, self.plan, rule)
 
     def ranks(self) -> dict[str, Tensor]:
         """Where the chosen entries of each parameter stand among all S, by its name."""
@@ -60,14 +48,9 @@ class SubnetworkJacobian:
         parts = torch.split(every, [count for _, count in located])
         return {name: part for (name, _), part in zip(located, parts, strict=True)}
 
-    def __call__(self, x: Tensor, mixing: Mixing = every_output) -> tuple[Tensor, Tensor]:
-        """With `mixing`, the derivatives (B, M, S) of mixtures of the outputs, which may depend on the mean."""
-        mean, blocks = self.blocks(x, mixing)
+    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        mean, blocks = self.blocks(x)
         return mean, torch.cat([block for _, block in blocks], dim=2)
-
-    def predictive(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The mean (B, K), and the derivatives (B, M, S) whose variances a prediction needs: those of `rule`."""
-        return self(x, self.rule.mixing)
 
     def head_input(self, x: Tensor) -> Tensor:
         """The input (B, F) of the linear head, some of whose weights are chosen."""
@@ -76,7 +59,8 @@ class SubnetworkJacobian:
         return features.detach()
 
     def blocks(self, x: Tensor, mixing: Mixing = every_output) -> tuple[Tensor, Iterator[tuple[Parameter, Tensor]]]:
-        """The mean (B, K) and, one parameter at a time in the layout's order, its block (B, K, n) or (B, M, n)."""
+        """The mean (B, K) and, one parameter at a time in the layout's order, its block (B, K, n); with `mixing`, which
+        may depend on the mean, those of M mixtures of the outputs, (B, M, n)."""
         forward = probed_forward(self.model, self.plan, x)
         mixed = mixing(forward.mean.detach())
         outputs = mixed.of(forward.mean)

@@ -1,7 +1,7 @@
 """Which derivatives are formed: those of every output, or of some mixtures sum_k c_mk f_k of the outputs.
 
-A backward pass gives the derivatives of one mixture. A prediction that needs the variance of a few outputs only, or of
-the margin between two, therefore costs a few backward passes and not K.
+A backward pass gives the derivatives of one mixture. A few mixtures that stand for all outputs therefore cost a few
+backward passes and not K.
 """
 
 from collections.abc import Callable
@@ -37,9 +37,15 @@ class EveryOutput:
 
 @dataclass(frozen=True)
 class Mixtures:
-    """Mixtures of the outputs of each example: coefficients c (B, M, K), which are not differentiated."""
+    """Mixtures of the outputs of each example, or the same of all: coefficients c (B, M, K) or (1, M, K), which are not
+    differentiated."""
 
     coefficients: Tensor
+
+    @property
+    def outputs(self) -> int:
+        """K."""
+        return self.coefficients.shape[2]
 
     def of(self, mean: Tensor) -> Tensor:
         """The mixtures (B, M) of the outputs (B, K)."""
@@ -53,9 +59,9 @@ class Mixtures:
         """(B, M, F): c W for the weight W (K, F) of a linear head."""
         return self.coefficients @ weight
 
-    def cotangents(self, mean: Tensor) -> Tensor:  # noqa: ARG002
-        """(B, M, K): the coefficients."""
-        return self.coefficients
+    def cotangents(self, mean: Tensor) -> Tensor:
+        """(B, M, K): the coefficients for each example of `mean` (B, K)."""
+        return self.coefficients.expand(mean.shape[0], -1, -1)
 
 
 Mixed = EveryOutput | Mixtures

@@ -18,7 +18,6 @@ from .jacobian import SubnetworkJacobian, closed_blocks, structured_block
 from .layer_rules import Entries, ExpandedEntries, entries_of, is_structured
 from .linear_head import FeatureParameter, HeadParameter, LinearHead, features_of
 from .mixtures import Mixed, Mixtures, every_output
-from .output_rule import ALL_OUTPUTS, OutputRule
 from .plain import plain_jacobian
 from .probes import ProbeCall, probe_gradients, probed_forward
 from .routes import Chosen, JacobianPlan, StructuredParameter
@@ -35,20 +34,19 @@ def make_jacobian(
     indices: Tensor,
     examples: Tensor,
     head: LinearHead | None = None,
-    rule: OutputRule = ALL_OUTPUTS,
 ) -> SubnetworkJacobian:
     """The Jacobian of the chosen weights, its plan tried on the first of `examples` (B, *input_shape).
 
     model: from `private_copy`, in float64 while the plan is tried; indices (S,) ascending positions in the layout;
-    head: from `find_head`, None: no closed forms; rule: which variances a prediction needs. Raises `NotFiniteError` for
-    outputs or derivatives of these examples that are NaN or infinite.
+    head: from `find_head`, None: no closed forms. Raises `NotFiniteError` for outputs or derivatives of these examples
+    that are NaN or infinite.
     """
     indices = indices.to(examples.device)
     chosen = tuple(Chosen(parameter, positions) for parameter, positions in layout.locate(indices))
     routes = trusted_routes(model, head, chosen, parameter_owners(model), examples[:CHECK_EXAMPLES])
     plan = plan_for(model, chosen, routes)
     plan = replace(plan, batched_outputs=allows_batched_outputs(model, plan, examples[:CHECK_EXAMPLES]))
-    return SubnetworkJacobian(model, layout, indices, plan, rule)
+    return SubnetworkJacobian(model, layout, indices, plan)
 
 
 def allows_batched_outputs(model: nn.Module, plan: JacobianPlan, x: Tensor) -> bool:
@@ -242,13 +240,13 @@ def _agreeing(exact: nn.Module, routes: Routes, chosen: tuple[Chosen, ...], x: T
 
 
 def few_mixtures(mean: Tensor) -> Mixed:
-    """At most `CHECK_OUTPUTS` mixtures that stand for all outputs while something is tried; mean (B, K)."""
-    batch, count = mean.shape
+    """At most `CHECK_OUTPUTS` mixtures that stand for all outputs while something is tried, in any precision the same;
+    mean (B, K)."""
+    count = mean.shape[1]
     if count <= CHECK_OUTPUTS:
         return every_output(mean)
     generator = torch.Generator().manual_seed(0)
-    coefficients = torch.randn(CHECK_OUTPUTS, count, dtype=mean.dtype, generator=generator).to(mean.device)
-    return Mixtures(coefficients.expand(batch, -1, -1))
+    return Mixtures(torch.randn(1, CHECK_OUTPUTS, count, dtype=torch.float64, generator=generator).to(mean))
 
 
 def _try_block(

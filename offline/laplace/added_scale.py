@@ -21,7 +21,6 @@ from ..data.held_out import HeldOut
 from ..data.likelihood import Classification, Likelihood
 from ..features.added_weights import AddedWeights
 from ..jacobian.jacobian import SubnetworkJacobian
-from ..jacobian.output_rule import filled
 from ..job import Job
 from ..runtime.arrays import Array, to_numpy
 from .calibration import held_out_rows
@@ -121,9 +120,9 @@ def shared_variances(
     outputs their mean, (n, 1, J), float64."""
     means, found, shared = [], [], job.likelihood.link == "probit-shared"
     for inputs, _ in data.chunks(held_out_rows(jacobian, job.likelihood.outputs), job.track, description):
-        mean, derivatives = jacobian.predictive(inputs)
+        mean, derivatives = jacobian(inputs)
         means.append(to_numpy(mean.double()))
-        some = filled(jacobian.rule, variances(derivatives), mean)
+        some = variances(derivatives)
         found.append(some.mean(axis=1, keepdims=True) if shared else some)
     return np.concatenate(means), np.concatenate(found)
 

@@ -17,7 +17,6 @@ from ..data.likelihood import Classification, Likelihood
 from ..data.loaders import rows_within
 from ..features.added_weights import AddedWeights
 from ..jacobian.jacobian import SubnetworkJacobian
-from ..jacobian.output_rule import filled
 from ..job import Job
 from ..runtime.arrays import Array, to_numpy
 from ..runtime.progress import Track
@@ -32,7 +31,7 @@ MAX_ROWS = 32  # activations and gradients of a batch take memory too, and more 
 
 def held_out_rows(jacobian: SubnetworkJacobian, outputs: int) -> int:
     """Examples at once, for the Jacobian and its product in float64."""
-    return min(MAX_ROWS, rows_within(MEMORY_BYTES, 24 * jacobian.rule.count(outputs) * jacobian.size))
+    return min(MAX_ROWS, rows_within(MEMORY_BYTES, 24 * outputs * jacobian.size))
 
 
 class GivesVariance(Protocol):
@@ -95,7 +94,7 @@ def predict_held_out(
     """(mean, variance), (n, K) float64, by the formula that the service uses, `rows` examples at once."""
     means, variances = [], []
     for inputs, _ in data.chunks(rows, track, "Held-out scores"):
-        mean, derivatives = jacobian.predictive(inputs)
+        mean, derivatives = jacobian(inputs)
         means.append(to_numpy(mean.double()))
-        variances.append(filled(jacobian.rule, posterior.variance(to_numpy(derivatives.double())), mean))
+        variances.append(posterior.variance(to_numpy(derivatives.double())))
     return np.concatenate(means), np.concatenate(variances)

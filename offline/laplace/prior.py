@@ -17,7 +17,6 @@ from ..data.held_out import HeldOut
 from ..data.likelihood import Likelihood
 from ..data.loaders import rows_within
 from ..jacobian.jacobian import SubnetworkJacobian
-from ..jacobian.output_rule import filled
 from ..runtime.arrays import Array, to_numpy
 from ..runtime.progress import Track, silent
 from .calibration import MEMORY_BYTES, held_out_rows
@@ -211,8 +210,8 @@ def sweep_log_likelihood(
     total, outputs = np.zeros(len(precisions)), likelihood.outputs
     rows = min(held_out_rows(jacobian, outputs), rows_within(MEMORY_BYTES, BYTES_A_VALUE * outputs * len(precisions)))
     for inputs, targets in data.chunks(rows, track, "Prior precision"):
-        mean, derivatives = jacobian.predictive(inputs)
-        variances = filled(jacobian.rule, spectrum.variances(derivatives, precisions), mean)
+        mean, derivatives = jacobian(inputs)
+        variances = spectrum.variances(derivatives, precisions)
         total += grid_log_likelihood(to_numpy(mean), variances, to_numpy(targets), likelihood).sum(1)
     return _finite(total / len(data))
 

@@ -5,7 +5,6 @@ import torch
 from demur.service.maths.posterior_factor import CholeskyPosterior
 
 from ..jacobian.jacobian import SubnetworkJacobian
-from ..jacobian.output_rule import AllOutputs
 from .block_factor import BlockFactor, factor_of, factor_size
 from .head_factor import HeadFactor, head_factor
 from .reduced_head import ReducedHeadFactor
@@ -18,17 +17,15 @@ StructuredFactor = BlockFactor | HeadFactor | ReducedHeadFactor
 def served_factor(
     jacobian: SubnetworkJacobian, posterior: CholeskyPosterior, outputs: int, most: int
 ) -> StructuredFactor | WholeFactor:
-    """The form of the posterior for the graph: in blocks where every output's variance is computed and the blocks have
-    at most `most` numbers; otherwise as it is."""
-    if isinstance(jacobian.rule, AllOutputs) and factor_size(jacobian, outputs) <= most:
+    """The form of the posterior for the graph: in blocks of at most `most` numbers together, or else as it is."""
+    if factor_size(jacobian, outputs) <= most:
         return structured_factor(jacobian, posterior, outputs)
     return WholeFactor(torch.as_tensor(posterior.scale_tril))
 
 
 def least_size(jacobian: SubnetworkJacobian, outputs: int) -> int:
     """How many numbers the smallest form of a posterior over all S weights holds, before it is computed."""
-    whole = jacobian.size**2
-    return min(whole, factor_size(jacobian, outputs)) if isinstance(jacobian.rule, AllOutputs) else whole
+    return min(jacobian.size**2, factor_size(jacobian, outputs))
 
 
 def structured_factor(jacobian: SubnetworkJacobian, posterior: CholeskyPosterior, outputs: int) -> StructuredFactor:

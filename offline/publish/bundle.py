@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from demur.service.bundle import ComputedVariances, Graph, Manifest, reseal_manifest, seal_bundle, staged_bundle
+from demur.service.bundle import Graph, Manifest, reseal_manifest, seal_bundle, staged_bundle
 from demur.service.maths.scores import FeatureScoreName
 
 from ..job import Job
@@ -13,7 +13,6 @@ from ..runtime.arrays import to_numpy
 from ..runtime.progress import one_step
 from ..section import Section
 from .exporter import Exporter, OnnxExporter
-from .fill_effect import fill_effect, fill_warnings
 from .fitted import Fitted
 from .foreign_rejection import rejection_warnings
 from .manifest import make_manifest
@@ -28,9 +27,7 @@ def publish(job: Job, fitted: Fitted, destination: Path, exporter: Exporter | No
     graph, (model, opset) = one_step(
         job.track, "Export to ONNX", lambda: (_graph(fitted), exporter.export(job, fitted))
     )
-    filled = () if graph.computed is None else fill_warnings(graph.computed.effect)
-    of_graph = Section({"graph": graph, "opset": opset}, warnings=tuple(filled))
-    manifest = make_manifest(Section.joined([*fitted.sections(job), of_graph]))
+    manifest = make_manifest(Section.joined([*fitted.sections(job), Section({"graph": graph, "opset": opset})]))
     indices = to_numpy(fitted.subnetwork.indices)
     with staged_bundle(destination) as folder:
         sealed = seal_bundle(
@@ -68,13 +65,7 @@ def _variances(fitted: Fitted) -> Graph:
     jacobian, factor, outputs = fitted.form.jacobian, fitted.form.factor, fitted.calibrated.likelihood.outputs
     if isinstance(factor, StructuredFactor):
         return Graph(outputs * factor.row_size, reduced=fitted.form.reduced)
-    count = jacobian.rule.count(outputs)
-    graph = Graph(count * (2 * jacobian.size + factor.row_size) + 2 * outputs)
-    kind = jacobian.rule.kind
-    if kind == "all":
-        return graph
-    effect = fill_effect(jacobian, fitted.inference.factor, fitted.calibrated)
-    return replace(graph, computed=ComputedVariances(kind, count, effect))
+    return Graph(outputs * (2 * jacobian.size + factor.row_size) + 2 * outputs)
 
 
 def _report(manifest: Manifest, fitted: Fitted) -> bytes:

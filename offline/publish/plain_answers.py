@@ -11,7 +11,6 @@ from demur.service.maths.posterior_factor import CholeskyPosterior
 from ..export.verify import Truth, Unreduced
 from ..features.added_weights import AddedWeights
 from ..jacobian.jacobian import SubnetworkJacobian
-from ..jacobian.output_rule import filled
 from ..jacobian.plain import plain_jacobian
 from ..jacobian.routes import Chosen
 from ..job import Job
@@ -85,17 +84,15 @@ class PlainAnswers:
         return {name: max(single[name], moved[name]) for name in single}
 
     def _of(self, network: nn.Module, inputs: Tensor) -> tuple[dict[str, Array], Array]:
-        """Mean, variance and what added weights give, and the derivatives (those of the rule), in the network's
-        precision."""
+        """Mean, variance and what added weights give, and the derivatives, in the network's precision."""
         chosen = tuple(Chosen(p, positions) for p, positions in self.job.layout.locate(self.jacobian.indices))
         with torch.no_grad():
             outputs = network(inputs)
         check_finite_outputs(network, inputs, outputs, VERIFIED)
-        rule = self.jacobian.rule
-        derivatives = plain_jacobian(network, chosen, inputs, rule.mixing)
+        derivatives = plain_jacobian(network, chosen, inputs)
         check_finite_jacobian(network, inputs, derivatives, VERIFIED)
         mean, jacobian = to_numpy(outputs), to_numpy(derivatives)
-        variance = filled(rule, self.posterior.variance(jacobian), outputs)
+        variance = self.posterior.variance(jacobian)
         found = {"mean": mean, "variance": variance}
         if self.added is None:
             return found, jacobian

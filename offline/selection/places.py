@@ -50,7 +50,7 @@ def affordable_places(context: SelectionContext) -> Affordable:
 
     def priced(size: int) -> list[Place]:
         each = (drawn(positions, size, job.config.seed) for _, _, positions in named)
-        return [Place(*place, prices.predict(some, job.rule)) for place, some in zip(named, each, strict=True)]
+        return [Place(*place, prices.predict(some)) for place, some in zip(named, each, strict=True)]
 
     limit, size = _limit(priced(1)), context.size
     while not (places := tuple(place for place in priced(size) if place.cost <= limit)):

@@ -18,7 +18,6 @@ from ..export.work import (
     READ_WORK,
     added_work,
 )
-from ..jacobian.output_rule import AllOutputs, OutputRule
 from ..jacobian.plan import trusted_routes
 from ..jacobian.routes import Chosen
 from ..job import Job
@@ -66,13 +65,13 @@ class PriceModel:
         order = CallOrder.of(job.network, example)
         return cls(job, order, owners, _closed_forms(job, owners), work_of_added(job, order))
 
-    def predict(self, indices: Tensor, rule: OutputRule) -> float:
+    def predict(self, indices: Tensor) -> float:
         """Forward passes of the plain network, with the added weights: the larger of one example and of a batch."""
         found = self.touched(indices)
         operators = HEAD_OPERATORS + PARAMETER_OPERATORS * len(found.separate + found.one_by_one)
         operators += ADDED_OPERATORS if self.job.layers is not None else 0
-        product, read = self._product(found, len(indices), rule)
-        extra = self._backward(found, rule) + product + self.added
+        product, read = self._product(found)
+        extra = self._backward(found) + product + self.added
         forward = self.order.multiply_adds
         return 1 + max(
             (batch * extra + read * READ_WORK + operators * OPERATOR_WORK)
@@ -80,21 +79,19 @@ class PriceModel:
             for batch in BATCHES
         )
 
-    def _product(self, found: Touched, size: int, rule: OutputRule) -> tuple[int, int]:
+    def _product(self, found: Touched) -> tuple[int, int]:
         """With the factor: K n^2 + n m K + m^2 K multiply-adds, with n weights outside the head and at most m of the
-        head for an output; where M variances are computed, M S^2. And the numbers of the factor."""
+        head for an output. And the numbers of the factor."""
         outputs, n, m = self.job.likelihood.outputs, found.outside, found.most
-        if isinstance(rule, AllOutputs):
-            own = outputs * (n * m + m**2)
-            return outputs * n**2 + own, n**2 + own
-        return rule.count(outputs) * size**2, size**2
+        own = outputs * (n * m + m**2)
+        return outputs * n**2 + own, n**2 + own
 
-    def _backward(self, found: Touched, rule: OutputRule) -> float:
+    def _backward(self, found: Touched) -> float:
         """K passes by the share of the network that they cross (1 for layers whose features reach the head separately,
         none for the head), and what the chosen entries take."""
-        order, count = self.order, rule.count(self.job.likelihood.outputs)
+        order = self.order
         work = float(sum(GATHERED_WORK * order.positions(name) * number for name, number in found.entries.items()))
-        for names, passes in ((found.separate, 1), (found.one_by_one, count)):
+        for names, passes in ((found.separate, 1), (found.one_by_one, self.job.likelihood.outputs)):
             if names:
                 share = 1.0 if found.read_elsewhere and names is found.one_by_one else order.backward_share(names)
                 work += passes * (share * order.multiply_adds + CROSSED_WORK * order.crossed(names))

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from demur.offline.config import FitConfig
-from demur.offline.jacobian.output_rule import ALL_OUTPUTS, OutputRule, filled, output_rule
 from demur.offline.job import prepare
 from demur.offline.laplace.whole_factor import WholeFactor
 from demur.offline.runtime.distributed import DistributedContext
@@ -33,24 +32,17 @@ def predictive(model: nn.Module, bundle: Bundle, examples: Examples) -> Callable
     device = next(model.parameters()).device
     config = FitConfig(subnetwork_size=1, prior_precision=1.0)
     job = prepare(model, [examples], config, device, DistributedContext(), silent)
-    jacobian = job.jacobian(torch.as_tensor(bundle.subnetwork_indices), _rule(bundle))
+    jacobian = job.jacobian(torch.as_tensor(bundle.subnetwork_indices))
     factor = WholeFactor(torch.as_tensor(bundle.posterior.scale_tril, device=device))
     temperature, link = bundle.manifest.temperature, bundle.manifest.link
 
     def probabilities(x: Tensor) -> Array:
         found = []
         for part in torch.split(x, ROWS):
-            mean, j = jacobian.predictive(part.to(device))
+            mean, j = jacobian(part.to(device))
             outputs = mean.detach().cpu()
-            variance = filled(jacobian.rule, factor.variance(j).cpu().numpy(), outputs)
+            variance = factor.variance(j).cpu().numpy()
             found.append(link_approx(outputs.numpy(), variance, temperature, link))
         return np.concatenate(found)
 
     return probabilities
-
-
-def _rule(bundle: Bundle) -> OutputRule:
-    computed = bundle.manifest.graph.computed
-    if computed is None:
-        return ALL_OUTPUTS
-    return output_rule("margin" if computed.kind == "margin" else computed.count, bundle.manifest.outputs)

@@ -126,16 +126,8 @@ class Manifest(Part):
 
     def _check_graph(self) -> None:
         classification, graph = self.task == "classification", self.graph
-        computed, reduced = graph.computed, graph.reduced
-        fills = computed is None or (classification and computed.count <= self.outputs)
-        counts = "null, or at most as many as a classification has classes"
-        fits = reduced is None or reduced.rank <= self.subnetwork_size
-        check_fields(
-            "graph",
-            graph,
-            ("computed", fills, counts),
-            ("reduced", fits, "null, or a rank of at most S"),
-        )
+        fits = graph.reduced is None or graph.reduced.rank <= self.subnetwork_size
+        check_fields("graph", graph, ("reduced", fits, "null, or a rank of at most S"))
         shared = classification and self.added_weights is not None
         check_fields("", self, ("link", shared == (self.link == "probit-shared"), "'probit-shared' with added weights"))
 

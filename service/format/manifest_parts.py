@@ -126,33 +126,6 @@ class Posterior(Part):
 
 
 @dataclass(frozen=True)
-class FillEffect(Part):
-    """What filled-in variances changed, against those of all outputs, on `examples` held-out inputs.
-
-    `probability_difference`: the mean of the largest difference of a probability, `log_likelihood_difference`: filled
-    less exact, mean in nats, `decisions_changed`: the share that was rejected in one case and not in the other.
-    """
-
-    examples: AtLeastOne
-    probability_difference: Share
-    log_likelihood_difference: float
-    decisions_changed: Share
-
-
-@dataclass(frozen=True)
-class ComputedVariances(Part):
-    """The graph computes `count` variances of an example and fills in the others.
-
-    "top": those of the most probable classes, and the others take the mean of these; "margin": that of the difference
-    of the two largest logits, which all take.
-    """
-
-    kind: Literal["top", "margin"]
-    count: AtLeastOne
-    effect: FillEffect
-
-
-@dataclass(frozen=True)
 class ReducedHead(Part):
     """The graph keeps the covariance of the head's weights in `rank` directions of its input, and the prior's in all
     others.
@@ -176,23 +149,21 @@ class ReducedHead(Part):
 class Graph(Part):
     """What the ONNX graph gives, and what that takes.
 
-    `row_numbers`: how many numbers the variances take in memory at most for one example. `computed`: which variances
-    are computed; null: all. `reduced`: that the head's covariance is an approximation; null: the variances are those of
-    the posterior. `feature_scores`: which scores of the network's activations it gives, in the order of the columns;
-    null: none.
+    `row_numbers`: how many numbers the variances take in memory at most for one example. `reduced`: that the head's
+    covariance is an approximation; null: the variances are those of the posterior. `feature_scores`: which scores of
+    the network's activations it gives, in the order of the columns; null: none.
     """
 
+    retired: ClassVar[frozenset[str]] = frozenset({"computed"})
+
     row_numbers: AtLeastOne
-    computed: ComputedVariances | None = None
     reduced: ReducedHead | None = None
     feature_scores: tuple[FeatureScoreName, ...] | None = None
 
     def __post_init__(self) -> None:
-        whole = self.reduced is None or self.computed is None
-        expected = "null, where the graph computes a few variances only"
         names = self.feature_scores
         sound = names is None or (bool(names) and len(set(names)) == len(names))
-        check_fields("graph", self, ("reduced", whole, expected), ("feature_scores", sound, "null or different names"))
+        check_fields("graph", self, ("feature_scores", sound, "null or different names"))
 
 
 @dataclass(frozen=True)

@@ -1,25 +1,13 @@
-"""What a model card says of computed variances, foreign inputs and warnings."""
+"""What a model card says of foreign inputs and warnings."""
 
 import re
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
-from demur.card import computed_variances, print_card
-from demur.service.bundle import ComputedVariances, FillEffect
+from demur.card import print_card
 from tests.support.added import ADDED, write_added
 from tests.support.bundles import FEATURE_SPEC, write_linear
-
-KINDS = get_args(ComputedVariances.__annotations__["kind"])
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_is_described(kind: str) -> None:
-    effect = FillEffect(50, 0.0125, -0.1, 0.02)
-    text = computed_variances(ComputedVariances(kind, 2, effect))  # type: ignore[arg-type]
-    assert "Against those of all classes, on 50 held-out examples: probabilities differ by 0.013" in text
-    assert text.endswith("2.0 % of the decisions")
 
 
 def test_foreign_inputs_and_warnings_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

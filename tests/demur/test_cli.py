@@ -184,7 +184,6 @@ BAD_OPTIONS = [
     ("--memory-budget", "much", "memory_budget"),
     ("--within", "layer9", "within"),
     ("--added-weights", "layer9", "added_weights: found 'layer9', which is no such layer"),
-    ("--variance-of", "top", "variance_of"),
     ("--uncertainty-budget", "0", "uncertainty_budget"),
     ("--subnetwork-size", "0", "subnetwork_size"),
     ("--subnetwork-size", "1.5", "subnetwork_size"),

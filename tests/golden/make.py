@@ -3,9 +3,10 @@
     python tests/golden/make.py [--again]
 
 makes `v1`, the ordinary fit; `v1_fixed`, with a prior precision that is given; `v1_reduced`, with the distance
-alone as score and a reduced head; `v1_top`, weights anywhere with the variances of the most probable classes, every
-optional field of the manifest and a report; and `v1_subnetwork`, without added weights. It refuses to overwrite, but
-with `--again`: after a change to the format or to the graphs.
+alone as score and a reduced head; and `v1_subnetwork`, without added weights. It refuses to overwrite, but with
+`--again`: after a change to the format or to the graphs. `v1_top`, with the variances of the most probable classes,
+every optional field of the manifest and a report, is of before: fits no longer make such graphs, and services answer
+by them.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from demur.offline.features import added_weights
 from demur.offline.recipes.load import load_recipe
 from demur.offline.recipes.run import fit_recipe
 from demur.service import Predictor, read_bundle, write_bundle
-from demur.service.bundle import README, Bundle, Manifest, ReducedHead, Tried
+from demur.service.bundle import README, Bundle, Manifest, ReducedHead
 from demur.service.inference.predictor import Prediction
 
 GOLDEN = Path(__file__).parent
@@ -32,10 +33,6 @@ BUNDLES: dict[str, dict[str, Any]] = {
     "v1": {},
     "v1_fixed": {"selection": "random", "prior_precision": 100.0},
     "v1_reduced": {"score": "distance"},
-    "v1_top": {
-        "selection": "random",
-        "variance_of": 3,
-    },
     "v1_subnetwork": {
         "selection": "random",
         "added_weights": False,
@@ -56,7 +53,7 @@ def main(again: bool) -> None:
     for name, folder in folders.items():
         folder.mkdir(exist_ok=True)
         fit_recipe(RECIPE, folder / "bundle", {**COMMON, **BUNDLES[name]})
-        edit = {"v1_reduced": add_reduced_head, "v1_top": fill_in}.get(name, without_report)
+        edit = add_reduced_head if name == "v1_reduced" else without_report
         edit(folder / "bundle")
         (folder / "bundle" / README).unlink()  # follows from the manifest
         write_answers(folder, asked)
@@ -76,24 +73,7 @@ def add_reduced_head(path: Path) -> None:
     rewrite(path, bundle, replace(bundle.manifest, graph=graph))
 
 
-def fill_in(path: Path) -> None:
-    """By hand, what a fit would search and compare, and a report."""
-    bundle = read_bundle(path)
-    tried = Tried((10.0, 100.0, 1000.0), (-0.1, -0.0625, -0.05), (-900.0, -800.0, -850.0), -0.0375)
-    manifest = replace(
-        bundle.manifest,
-        prior=replace(bundle.manifest.prior, method="budget", budget=0.05, tried=tried),
-        selection=replace(
-            bundle.manifest.selection,
-            explanation="By hand.",
-            within=("0", "2", "6"),
-        ),
-        verification=None,
-    )
-    rewrite(path, bundle, manifest, b"<!doctype html>\n<title>golden-digits</title>\n<p>A report for people.</p>\n")
-
-
-def rewrite(path: Path, bundle: Bundle, manifest: Manifest, report: bytes | None = None) -> None:
+def rewrite(path: Path, bundle: Bundle, manifest: Manifest) -> None:
     write_bundle(
         path,
         manifest,
@@ -101,7 +81,6 @@ def rewrite(path: Path, bundle: Bundle, manifest: Manifest, report: bytes | None
         posterior=bundle.posterior,
         subnetwork_indices=bundle.subnetwork_indices,
         calibration=bundle.calibration,
-        report=report,
     )
 
 

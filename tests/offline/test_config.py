@@ -18,7 +18,6 @@ BAD: list[tuple[str, list[Any]]] = [
     ("selection", ["wasserstein", "", None, "Random"]),
     ("selection_options", [None, [], "snapshots"]),
     ("prior_precision", [0, 0.0, -1.0, math.nan, math.inf, "grid"]),
-    ("variance_of", ["top", 0, 2.5, "5", True]),
     ("sigma_noise", [0, -0.5, math.nan, math.inf, "map", None]),
     ("temperature", [0, -1.0, math.nan, math.inf, "auto"]),
     ("false_reject_rate", [0, 1, -0.1, 1.5, math.nan, None]),
@@ -43,7 +42,6 @@ GOOD: list[tuple[str, list[Any]]] = [
     ("within", [("fc",), ("layer4", "fc"), None]),
     ("uncertainty_budget", [1e-9, 0.05, 10, None]),
     ("memory_budget", [1, 2**40]),
-    ("variance_of", ["all", "margin", 1, 100]),
 ]
 
 

@@ -12,6 +12,7 @@ from torch import nn
 import demur.offline.publish.exporter
 from demur.offline import fit_bundle
 from demur.offline.export.graph import export_jacobian
+from demur.offline.jacobian.mixtures import EveryOutput
 from demur.offline.jacobian.plan import make_jacobian
 from demur.offline.network.model_copy import private_copy
 from demur.offline.network.weights import WeightLayout
@@ -197,7 +198,7 @@ def test_no_size_of_the_input_is_taken_for_the_batch(features: int) -> None:
     """Three as the channels of a colour image; eleven examples are what the export traces with at first."""
     model, example, indices = nn.Linear(features, 2), torch.ones(1, features), torch.tensor([0, 7])
     jacobian = make_jacobian(private_copy(model, torch.device("cpu")), WeightLayout.of(model), indices, example)
-    assert export_jacobian(jacobian, example, 2)[0]
+    assert export_jacobian(jacobian, example, EveryOutput(2))[0]
 
 
 def test_a_mapping_is_no_configuration(tmp_path: Path) -> None:

@@ -1,10 +1,8 @@
 """A bundle's predictive in torch is the one that the service computes."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pytest
 import torch
 from torch import nn
 
@@ -14,8 +12,7 @@ from demur.service.inference.predictor import Predictor
 from paper.images.on_device import predictive
 
 
-@pytest.mark.parametrize("options", [{}, {"variance_of": 2}], ids=["all", "top"])
-def test_probabilities_are_those_of_the_predictor(options: dict[str, Any], tmp_path: Path) -> None:
+def test_probabilities_are_those_of_the_predictor(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 4))
     inputs, targets = torch.randn(60, 6), torch.arange(60) % 4
@@ -25,7 +22,6 @@ def test_probabilities_are_those_of_the_predictor(options: dict[str, Any], tmp_p
         prior_precision=2.0,
         temperature=1.5,
         added_weights=False,
-        **options,
     )
     path = fit_bundle(model, [(inputs, targets)], tmp_path / "b", calibration_loader=[(inputs, targets)], config=config)
     expected = Predictor.load(path).predict(inputs.numpy()).probabilities

@@ -119,21 +119,6 @@ def reduced_head_variance(features: Array, covariances: Array, basis: Array, pri
     return np.array([[h @ (projection @ s @ projection + outside) @ h for s in covariances] for h in features])
 
 
-def filled_variance(mean: Array, jacobian: Array, precision: Array, kind: str, count: int) -> Array:
-    """(B, K): some variances computed, and the others filled in from them, one example at a time."""
-    rows = []
-    for f, j in zip(mean, jacobian, strict=True):
-        order = sorted(range(len(f)), key=lambda k: -f[k])[:count]
-        if kind == "margin":
-            difference = j[order[0]] - j[order[1]]
-            rows.append([difference @ np.linalg.solve(precision, difference)] * len(f))
-            continue
-        known = {k: j[k] @ np.linalg.solve(precision, j[k]) for k in order}
-        average = sum(known.values()) / count
-        rows.append([known.get(k, average) if kind == "top" else average for k in range(len(f))])
-    return np.array(rows)
-
-
 def curvature_left_out(logits: Array, rows: int) -> Array:
     """sum over the classes that are not the `rows` - 1 most probable ones of p_k (e_k - q) (e_k - q)^T, (K, K)."""
     p, identity = softmax(logits), np.eye(len(logits))

@@ -15,7 +15,6 @@ from demur.offline.data.held_out import collect_held_out
 from demur.offline.data.likelihood import Regression, likelihood_of
 from demur.offline.data.loaders import Passes
 from demur.offline.jacobian.find_head import find_head
-from demur.offline.jacobian.output_rule import output_rule
 from demur.offline.job import Job
 from demur.offline.laplace.noise import residual_noise
 from demur.offline.network.model_copy import private_copy
@@ -85,8 +84,7 @@ def changed(job: Job, **changes: Any) -> Job:
     chosen = {name: value for name, value in changes.items() if name in FitConfig.model_fields}
     others = {name: value for name, value in changes.items() if name not in chosen}
     config = job.config.model_copy(update=chosen)
-    rule = output_rule(config.variance_of, job.likelihood.outputs)
-    return replace(job, **{"config": config, "passes": Passes("train_loader"), "rule": rule, **others})
+    return replace(job, **{"config": config, "passes": Passes("train_loader"), **others})
 
 
 class Reread:

@@ -22,7 +22,7 @@ FLOAT32 = ("mean", "variance", "added_variance")
 MEANINGS = {
     "inputs": "Examples as the network takes them.",
     "mean": "Outputs of the network: logits before any temperature, or regression means.",
-    "variance": "v = diag(J Sigma J^T): the variances of the outputs, all or as demur.computed_variances says.",
+    "variance": "v = diag(J Sigma J^T): the variances of the outputs.",
     "added_variance": "The part of each variance that weights added to the network have; it grows with the distance "
     "from the training data.",
     "score": "The out-of-distribution score that demur.score names: larger is less like the calibration data.",
@@ -101,7 +101,6 @@ def _describe(model: ir.Model, bundle: Bundle) -> None:
 def metadata(bundle: Bundle) -> dict[str, Any]:
     """What the model says about itself; values that are not texts are written as JSON."""
     manifest, document = bundle.manifest, to_json(bundle.manifest)
-    computed = manifest.graph.computed
     rule = RejectionRule(bundle.calibration.scores, manifest.calibration.false_reject_rate)
     return {
         "format": FORMAT,
@@ -111,7 +110,6 @@ def metadata(bundle: Bundle) -> dict[str, Any]:
         "temperature": manifest.temperature,
         "map_temperature": manifest.map_temperature,
         "link": manifest.link,
-        "computed_variances": None if computed is None else {"kind": computed.kind, "count": computed.count},
         "score": manifest.calibration.score,
         "threshold": rule.threshold,
         "false_reject_rate": manifest.calibration.false_reject_rate,

@@ -85,7 +85,5 @@ def test_which_targets_are_labels() -> None:
 
 
 def test_what_labels_have_no_use_for() -> None:
-    with pytest.raises(ValueError, match="variance_of: found 5 for a multilabel, expected 'all'"):
-        FitConfig(likelihood="multilabel", variance_of=5)
     with pytest.raises(ValueError, match="score: found 'energy' for a multilabel, expected one of default, predictive"):
         FitConfig(likelihood="multilabel", score="energy")

@@ -11,14 +11,18 @@ from typer.testing import CliRunner
 
 from demur.cli import app
 from demur.offline import FitConfig, fit_bundle
-from demur.offline.estimate.trial import check_whole_way, weights_to_try
+from demur.offline.estimate import trial
+from demur.offline.estimate.trial import EXAMPLES, check_whole_way, weights_to_try
 from demur.offline.export.errors import ExportError
+from demur.offline.export.graph import export_jacobian
 from demur.offline.fit import dry_run
+from demur.offline.jacobian.plan import CHECK_OUTPUTS
 from demur.offline.job import prepare
 from demur.offline.network.unsupported import UnsupportedModelError
 from demur.offline.runtime.distributed import DistributedContext
 from demur.offline.runtime.progress import silent
 from demur.offline.selection.select import reachable_weights
+from demur.service.inference.onnx_runtime import onnxruntime
 from tests.support.tiers import quick_among
 
 CPU = torch.device("cpu")
@@ -175,3 +179,32 @@ def test_only_what_may_be_chosen_has_to_be_exportable() -> None:
     state = torch.get_rng_state()
     check_whole_way(job, reachable_weights(job), DATA[0][0])
     assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("outputs", [2, 3, 1000])
+def test_its_work_does_not_grow_with_the_number_of_outputs(monkeypatch: pytest.MonkeyPatch, outputs: int) -> None:
+    """At most `CHECK_OUTPUTS` backward passes an example, in the graph and in torch."""
+    network = Network()
+    network.head = nn.Linear(5, outputs)
+    targets = torch.arange(40) % outputs
+    job = prepare(network, [(DATA[0][0], targets)], config(), CPU, DistributedContext(), silent)
+    exported, passes = list[bytes](), list[int]()
+    backward = torch.autograd.backward
+
+    def recorded(*arguments: Any) -> tuple[bytes, int]:
+        exported.append(export_jacobian(*arguments)[0])
+        return exported[-1], 0
+
+    def counted(*arguments: Any, **options: Any) -> None:
+        passes.append(1)
+        backward(*arguments, **options)
+
+    indices = weights_to_try(job, reachable_weights(job))
+    monkeypatch.setattr(trial, "export_jacobian", recorded)
+    monkeypatch.setattr(torch.autograd, "backward", counted)
+    check_whole_way(job, reachable_weights(job), DATA[0][0])
+    (graph,) = exported
+    session = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
+    found = session.run(["jacobian"], {"inputs": DATA[0][0].numpy()})[0]
+    assert found.shape == (40, CHECK_OUTPUTS, len(indices))
+    assert len(passes) <= 4 * EXAMPLES * CHECK_OUTPUTS

@@ -11,11 +11,14 @@ from torch import nn
 
 from demur.offline.export.errors import ExportError
 from demur.offline.export.graph import export_jacobian, fold
-from demur.offline.jacobian.plan import make_jacobian
+from demur.offline.jacobian.find_head import find_head
+from demur.offline.jacobian.mixtures import EveryOutput
+from demur.offline.jacobian.plan import CHECK_OUTPUTS, few_mixtures, make_jacobian
 from demur.offline.network.model_copy import private_copy
 from demur.offline.network.weights import WeightLayout
 from demur.service.inference.onnx_runtime import onnxruntime
 from tests import reference
+from tests.support.heads import HEADS, build_head
 from tests.support.networks import NETWORKS, build
 from tests.support.tiers import quick_among
 
@@ -35,7 +38,7 @@ def export(name: str) -> tuple[bytes, int]:
     network, inputs, indices = build(name)
     layout = WeightLayout.of(network)
     jacobian = make_jacobian(private_copy(network, torch.device("cpu")), layout, indices, inputs)
-    return export_jacobian(jacobian, inputs, jacobian(inputs)[0].shape[1])
+    return export_jacobian(jacobian, inputs, EveryOutput(jacobian(inputs)[0].shape[1]))
 
 
 @pytest.mark.parametrize("name", quick_among(EXPORTED, {"tied", "scalar-scaled", "transposed", "residual"}))
@@ -43,6 +46,24 @@ def test_onnxruntime_equals_plain_differentiation(name: str) -> None:
     model, _ = export(name)
     load_check(model)
     check_answers(model, name)
+
+
+@pytest.mark.parametrize("name", quick_among(sorted([*EXPORTED, *HEADS]), {"tied", "scaled", "perceptron"}))
+def test_of_mixtures_of_the_outputs(name: str) -> None:
+    """Every route: backward passes, closed forms, bare parameters, the generic one."""
+    network, inputs = build(name)[:2] if name in NETWORKS else build_head(name)
+    layout, copied = WeightLayout.of(network), private_copy(network, torch.device("cpu"))
+    jacobian = make_jacobian(copied, layout, torch.arange(layout.total), inputs, find_head(copied, inputs))
+    mean, truth = reference.full_jacobian(network, inputs)
+    mixed = few_mixtures(torch.as_tensor(mean, dtype=torch.float32))
+    model, _ = export_jacobian(jacobian, inputs, mixed)
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    coefficients = mixed.cotangents(torch.ones(len(inputs), mean.shape[1])).numpy()
+    assert coefficients.shape[1] == min(CHECK_OUTPUTS, mean.shape[1])
+    for batch, rows in ((inputs, slice(None)), (inputs[:1], slice(1))):
+        found = session.run(["jacobian"], {"inputs": batch.numpy()})[0]
+        expected = coefficients[rows] @ truth[rows]
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=4e-6 * np.abs(expected).max())
 
 
 def check_answers(model: bytes, name: str) -> None:
@@ -100,4 +121,4 @@ def test_an_operator_without_onnx_equivalent_is_named() -> None:
     indices = torch.arange(layout.total)
     jacobian = make_jacobian(private_copy(network, torch.device("cpu")), layout, indices, inputs)
     with pytest.raises(ExportError, match=r"bessel_j0.*remedy"):
-        export_jacobian(jacobian, inputs, 2)
+        export_jacobian(jacobian, inputs, EveryOutput(2))

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from demur.offline.export.errors import ExportError
 from demur.offline.export.graph import export_jacobian
+from demur.offline.jacobian.mixtures import EveryOutput
 from demur.offline.jacobian.plan import make_jacobian
 from demur.offline.network.model_copy import check_private, private_copy
 from demur.offline.network.weights import WeightLayout
@@ -58,7 +59,9 @@ def export(model: nn.Module, inputs: Tensor) -> tuple[bytes, np.ndarray[Any, Any
         for parameter in layout.parameters
     ]
     indices = np.concatenate(chosen)
-    graph, _ = export_jacobian(make_jacobian(copied, layout, torch.as_tensor(indices), inputs), inputs, OUTPUTS)
+    graph, _ = export_jacobian(
+        make_jacobian(copied, layout, torch.as_tensor(indices), inputs), inputs, EveryOutput(OUTPUTS)
+    )
     return graph, indices
 
 

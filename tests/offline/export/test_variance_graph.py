@@ -1,4 +1,4 @@
-"""The variances in the graph: in blocks or by the whole factor, of all outputs or of a few, in onnxruntime."""
+"""The variances in the graph, in blocks or by the whole factor, in onnxruntime."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,6 @@ from torch import nn
 
 from demur.offline.export.graph import export_variance
 from demur.offline.jacobian.find_head import find_head
-from demur.offline.jacobian.output_rule import Kind, OutputRule, output_rule
 from demur.offline.jacobian.plan import make_jacobian
 from demur.offline.laplace.block_factor import BlockFactor
 from demur.offline.laplace.head_factor import HeadFactor
@@ -47,38 +46,31 @@ def run(model: bytes, inputs: torch.Tensor) -> np.ndarray:
     return found
 
 
-def served_variance(name: str, rule: OutputRule) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(served for four examples, mean, Jacobian, precision)."""
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("residual", marks=pytest.mark.slow),
+        "perceptron",
+        "normalised-together",
+        pytest.param("attention", marks=pytest.mark.slow),
+        pytest.param("scaled", marks=pytest.mark.slow),
+        pytest.param("other-use", marks=pytest.mark.slow),
+    ],
+)
+def test_by_the_whole_factor(name: str) -> None:
     network, inputs = build_head(name) if name not in NETWORKS else build(name)[:2]
     layout = WeightLayout.of(network)
     indices = (
         torch.randperm(layout.total, generator=torch.Generator().manual_seed(3))[: layout.total // 2].sort().values
     )
     copied = private_copy(network, torch.device("cpu"))
-    jacobian = make_jacobian(copied, layout, indices, inputs, find_head(copied, inputs), rule)
+    jacobian = make_jacobian(copied, layout, indices, inputs, find_head(copied, inputs))
     posterior, precision = posterior_of(len(indices))
     mean, truth = reference.full_jacobian(network, inputs)
-    factor = served_factor(jacobian, posterior, mean.shape[1], MOST)
-    model, _ = export_variance(jacobian, inputs, mean.shape[1], factor)
-    return run(model, inputs), mean, truth[:, :, indices.numpy()], precision
-
-
-@pytest.mark.parametrize(
-    ("name", "kind", "count"),
-    [
-        pytest.param("residual", "top", 1, marks=pytest.mark.slow),
-        pytest.param("residual", "margin", 2, marks=pytest.mark.slow),
-        ("perceptron", "top", 2),
-        ("normalised-together", "top", 2),
-        pytest.param("attention", "margin", 2, marks=pytest.mark.slow),
-        pytest.param("scaled", "top", 1, marks=pytest.mark.slow),
-        pytest.param("other-use", "margin", 2, marks=pytest.mark.slow),
-    ],
-)
-def test_a_few_outputs(name: str, kind: Kind, count: int) -> None:
-    rule = output_rule(count if kind == "top" else "margin", 4 if name not in NETWORKS else 9)
-    found, mean, jacobian, precision = served_variance(name, rule)
-    expected = reference.filled_variance(mean, jacobian, precision, kind, count)
+    factor = served_factor(jacobian, posterior, mean.shape[1], most=0)
+    assert isinstance(factor, WholeFactor)
+    found = run(export_variance(jacobian, inputs, mean.shape[1], factor)[0], inputs)
+    expected = reference.variance(truth[:, :, indices.numpy()], precision)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6 * expected.max())
 
 
@@ -101,12 +93,10 @@ def test_whole_head(width: int) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-4)
 
 
-def test_in_blocks_where_all_variances_are_computed_and_as_it_is_otherwise() -> None:
+def test_in_blocks_where_these_have_few_numbers_and_as_it_is_otherwise() -> None:
     network, inputs = build_head("perceptron")
     copied, layout = private_copy(network, torch.device("cpu")), WeightLayout.of(network)
     posterior, _ = posterior_of(layout.total)
     every = make_jacobian(copied, layout, torch.arange(layout.total), inputs, find_head(copied, inputs))
-    few = every.with_rule(output_rule("margin", 3))
     assert isinstance(served_factor(every, posterior, 3, MOST), BlockFactor)
-    assert isinstance(served_factor(few, posterior, 3, MOST), WholeFactor)
     assert isinstance(served_factor(every, posterior, 3, 10), WholeFactor)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from benchmarks.fit.networks.zoo import FULL, MINIATURE, network_spec
 from demur.offline import FitConfig, fit_bundle
 from demur.offline.export.graph import export_jacobian
+from demur.offline.jacobian.mixtures import EveryOutput
 from demur.offline.jacobian.plan import make_jacobian
 from demur.offline.network.model_copy import private_copy
 from demur.offline.network.weights import WeightLayout
@@ -102,7 +103,7 @@ def test_jacobian_equals_plain_differentiation(name: str, dtype: torch.dtype) ->
 def test_onnxruntime_equals_plain_differentiation(name: str) -> None:
     case = truth(name)
     jacobian = make_jacobian(private_copy(case.model, torch.device("cpu")), case.layout, case.indices, case.inputs)
-    model, _ = export_jacobian(jacobian, case.inputs, case.mean.shape[1])
+    model, _ = export_jacobian(jacobian, case.inputs, EveryOutput(case.mean.shape[1]))
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
     for rows in (slice(0, BATCH), slice(1, 2)):
         mean, found = session.run(["mean", "jacobian"], {"inputs": case.inputs[rows].numpy()})

@@ -138,8 +138,8 @@ def test_without_held_out_data_only_the_evidence_is_known() -> None:
 
 def test_outputs_that_overflow_are_an_error() -> None:
     class Overflowing(SubnetworkJacobian):
-        def predictive(self, x: Tensor) -> tuple[Tensor, Tensor]:
-            mean, j = super().predictive(x)
+        def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            mean, j = super().__call__(x)
             return mean, j * math.inf
 
     jacobian, spectrum, data, likelihood = fitted(CASES[0])

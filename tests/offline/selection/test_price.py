@@ -16,7 +16,6 @@ from demur.offline.export.work import (
     READ_WORK,
 )
 from demur.offline.features.layers import choose_layers
-from demur.offline.jacobian.output_rule import ALL_OUTPUTS
 from demur.offline.selection.price import PriceModel
 from tests.support.selections import make_job
 
@@ -46,7 +45,7 @@ def test_weights_of_a_head_that_is_read_elsewhere_need_backward_passes(reads: bo
     found = prices.touched(head)
     assert (found.one_by_one, found.outside) == (["fc.weight"] if reads else [], int(reads))
     in_closed_form = PriceModel.of(make_job(ReadsItsHead(False), batches, 5, outputs=3), job.example[:1])
-    dearer = prices.predict(head, ALL_OUTPUTS) > in_closed_form.predict(head, ALL_OUTPUTS) + 0.01
+    dearer = prices.predict(head) > in_closed_form.predict(head) + 0.01
     assert dearer == reads
 
 
@@ -66,11 +65,11 @@ def test_what_memory_and_operators_cost_is_counted() -> None:
     assert prices.order.positions("0.weight") == 64
     assert prices.order.crossed(["0.weight"]) == 3 * 8 * 64 + 5  # convolution, ReLU, flattened, outputs
     plain = 16 * prices.order.multiply_adds + CALL_WORK
-    assert prices.predict(convolution, ALL_OUTPUTS) - 1 > 16 * 100 * 64 * GATHERED_WORK / max(plain, LEAST_WORK)
+    assert prices.predict(convolution) - 1 > 16 * 100 * 64 * GATHERED_WORK / max(plain, LEAST_WORK)
     product = 5 * prices.touched(head).most ** 2
     once = product * READ_WORK + HEAD_OPERATORS * OPERATOR_WORK
     expected = (16 * product + once) / max(plain, LEAST_WORK)
-    assert prices.predict(head, ALL_OUTPUTS) - 1 == pytest.approx(expected)
+    assert prices.predict(head) - 1 == pytest.approx(expected)
 
 
 def test_added_weights_are_part_of_every_price() -> None:
@@ -79,5 +78,5 @@ def test_added_weights_are_part_of_every_price() -> None:
     job = make_job(convolutions(), batches, 5, outputs=5)
     adding = replace(job, layers=choose_layers(job.network, job.example, "3"))
     head = torch.arange(300, 400)
-    alone, added = (PriceModel.of(one, one.example[:1]).predict(head, ALL_OUTPUTS) for one in (job, adding))
+    alone, added = (PriceModel.of(one, one.example[:1]).predict(head) for one in (job, adding))
     assert added > alone + ADDED_OPERATORS * OPERATOR_WORK / LEAST_WORK

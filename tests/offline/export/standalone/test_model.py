@@ -80,7 +80,6 @@ def test_its_metadata_say_what_it_is() -> None:
         "sigma_noise": None,
         "temperature": bundle.manifest.temperature,
         "map_temperature": bundle.manifest.map_temperature,
-        "computed_variances": None,
         "threshold": bundle.manifest.calibration.threshold,
         "false_reject_rate": 0.05,
         "calibration_examples": 179,
@@ -99,11 +98,6 @@ def test_it_gives_the_variance_of_added_weights(exported: Exported) -> None:
     found = run_standalone(open_model(exported.model.read_bytes()), inputs)
     np.testing.assert_allclose(found["added_variance"], added_variance(inputs), rtol=1e-5)
     assert (found["variance"] >= found["added_variance"][:, np.newaxis]).all()
-
-
-def test_its_metadata_say_which_variances_are_computed() -> None:
-    bundle = read_bundle(GOLDEN["golden-v1_top"])
-    assert metadata(bundle)["computed_variances"] == {"kind": "top", "count": 3}
 
 
 def test_inner_values_of_the_network_may_have_the_names_of_outputs(tmp_path: Path) -> None:
