@@ -28,7 +28,7 @@ from ..runtime import RequestDeadline, Runtime, runtime_of
 from ..schemas import PredictRequest, PredictResponse, Problem
 from .decode import decode_images, decode_numbers, decode_texts, read
 from .direct import direct_router, lease_of, path_parameters
-from .query import PARAMETERS, query_of
+from .query import PARAMETERS, Query, query_of
 
 router = direct_router(tags=["predict"])
 MULTIPART = "multipart/form-data"
@@ -122,7 +122,7 @@ async def _predict(request: Request) -> Response:
         strange = warnings_of(answered.result, model.predictor, inputs.array, inputs.field)
         warnings = [*inputs.warnings, *strange]
         seconds = steps.decode_seconds
-        response = _JsonResponse(runtime, model, identity, decision, answered, warnings, seconds, view, query.full)
+        response = _JsonResponse(runtime, model, identity, decision, answered, warnings, seconds, view, query)
         few = len(answered.result) <= INLINE_ROWS
         content = response.body() if few else await runtime.in_thread(response.body)
         reserve_response(lease, len(content))
@@ -175,20 +175,20 @@ class _JsonResponse:
     warnings: list[str]
     decode_seconds: float
     view: View
-    full: bool
+    query: Query
 
     def body(self) -> bytes:
         runtime, model, decision, answered = self.runtime, self.model, self.decision, self.answered
-        receipt = runtime.receipt(model, decision, answered.result)
+        receipt = None if self.query.trial else runtime.receipt(model, decision, answered.result)
         answer: dict[str, Any] = {
             "id": self.identity,
             "model": {"name": model.name, "version": model.version, "digest": model.digest},
             "predictions": predictions_json(answered.result, decision, self.view),
             "warnings": self.warnings,
         }
-        if answered.degraded or self.full:
+        if answered.degraded or self.query.full:
             answer["degraded"] = answered.degraded
-        if self.full:
+        if self.query.full:
             queued, computed = answered.queue_seconds, answered.compute_seconds
             seconds = {"decode": self.decode_seconds, "queue": queued, "compute": computed}
             answer["timing"] = {f"{step}_seconds": value for step, value in seconds.items()}

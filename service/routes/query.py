@@ -33,7 +33,7 @@ PARAMETERS: list[dict[str, Any]] = [
         (
             TRIAL,
             "`true`: the examples are no traffic of the model: its metrics and the test for drift do not see them, the "
-            "audit trail does.",
+            "audit trail does, and the answer has no receipt.",
             {"type": "string", "enum": ["true"]},
         ),
     )
