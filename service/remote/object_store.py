@@ -7,18 +7,15 @@ Who may read is said by the variables of each cloud's own tools (`AWS_ACCESS_KEY
 import contextlib
 import os
 import re
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from ..format.files import BLOCK_BYTES, MANIFEST, BundleError
+from ..format.files import MANIFEST, BundleError
 from .errors import UnreachableError, needed
-from .place import Report, left_over, opened, refuse_bundle_there, unheard, write_blocks
+from .place import MOST_SECONDS, Report, left_over, opened, refuse_bundle_there, unheard, write_blocks
 
-T = TypeVar("T")
 STORES = {"s3": "S3Store", "gs": "GCSStore", "az": "AzureStore"}
 CREDENTIALS = {
     "s3": "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION; AWS_SKIP_SIGNATURE=true for a public bucket",
@@ -27,7 +24,6 @@ CREDENTIALS = {
 }
 # A service that starts waits for this before it serves the copy of before.
 RETRIES, RETRY_SECONDS, CONNECT_SECONDS, READ_SECONDS = 3, 20, 5, 30
-FILE_HOURS = 6
 ENDPOINTS = {
     "s3": ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT"),
     "gs": (),
@@ -47,7 +43,7 @@ class ObjectStore:
             "allow_http": True,  # of an endpoint without TLS, which is one that the operator named
             "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
             "read_timeout": timedelta(seconds=READ_SECONDS),
-            "timeout": timedelta(hours=FILE_HOURS),
+            "timeout": timedelta(seconds=MOST_SECONDS),
         }
         retry = {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=RETRY_SECONDS)}
         for name in ENDPOINTS[scheme]:
@@ -58,15 +54,12 @@ class ObjectStore:
     def fetch(self, name: str, file: Path, limit: int, report: Report = unheard) -> bool:
         """Stream one object into the file."""
         with self._explained():
-            return in_thread(lambda: self._fetch(name, file, limit, report))
-
-    def _fetch(self, name: str, file: Path, limit: int, report: Report) -> bool:
-        try:
-            found = self._obstore.get(self._store, name)
-        except (FileNotFoundError, self._obstore.exceptions.NotFoundError):
-            return False
-        blocks = map(bytes, found.stream(min_chunk_size=BLOCK_BYTES))
-        write_blocks(blocks, file, f"{self.uri}/{name}", limit, report)
+            try:
+                found = self._obstore.get(self._store, name)
+            except (FileNotFoundError, self._obstore.exceptions.NotFoundError):
+                return False
+            blocks = map(bytes, found.stream(min_chunk_size=1))  # as they come: `in_time` ends it between two
+            write_blocks(blocks, file, f"{self.uri}/{name}", limit, report)
         return True
 
     def store(self, files: Mapping[str, Path], replace: bool) -> str:
@@ -124,20 +117,6 @@ def _check_endpoint(name: str, uri: str) -> None:
     value = os.environ.get(name)
     if value is not None and not re.match(r"https?://[^/]", value):
         raise BundleError(uri, f"found {name}={value!r:.100}, expected a URL", f"say https://{value} or http://{value}")
-
-
-def in_thread(work: Callable[[], T]) -> T:
-    """The result of the work, in a thread of its own: a signal does not reach Python while obstore waits."""
-    done = Future[T]()
-
-    def run() -> None:
-        try:
-            done.set_result(work())
-        except BaseException as error:
-            done.set_exception(error)
-
-    threading.Thread(target=run, name="demur-fetch", daemon=True).start()
-    return done.result()
 
 
 def _first_line(error: Exception) -> str:

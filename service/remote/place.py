@@ -1,13 +1,19 @@
 """A place that holds a bundle, or is to hold one: what `pull` and `push` ask of it."""
 
 import contextlib
+import ctypes
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, TypeVar
 
 from ..format.files import OPTIONAL_FILES, SIGNATURE, BundleError
+from .errors import UnreachableError
 
+T = TypeVar("T")
+SECONDS, SLOWEST, MOST_SECONDS = 120, 2**15, 6 * 3600  # for any answer, bytes per second beyond that, and in all
 Report = Callable[[int], None]
 """Called with the number of bytes that have come since the last call."""
 
@@ -36,6 +42,32 @@ class Place(Protocol):
     def close(self) -> None:
         """Free what is held."""
         ...
+
+
+def in_time(uri: str, size: int, work: Callable[[], T]) -> T:
+    """The result of the work, which moves `size` bytes; raises what it raises, and `UnreachableError` when its time is
+    over: a limit for one read waits without end for a place that sends a byte a second.
+
+    The work has a thread of its own: a signal does not reach Python while obstore waits.
+    """
+    done, seconds = Future[T](), min(SECONDS + size / SLOWEST, MOST_SECONDS)
+
+    def run() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:
+            done.set_exception(error)
+
+    thread = threading.Thread(target=run, name="demur-fetch", daemon=True)
+    thread.start()
+    try:
+        thread.join(seconds)
+    finally:
+        if not done.done():  # end it where it next comes back from waiting for a byte, and so its connection
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit))
+    if not done.done():
+        raise UnreachableError(uri, f"did not answer whole within {seconds:.0f} s", "check the network, or try later")
+    return done.result()
 
 
 def write_blocks(blocks: Iterable[bytes], file: Path, uri: str, limit: int, report: Report) -> None:

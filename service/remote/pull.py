@@ -17,7 +17,7 @@ from ..format.files import (
     staged_bundle,
     write_file,
 )
-from .place import Place
+from .place import Place, in_time
 from .places import place_of
 
 MAX_README_BYTES = 2**20
@@ -37,14 +37,15 @@ def pull(
     Nothing is copied where `out` holds it already: by the hashes of its files, or without `hashed` by their sizes,
     which a service that looks every few seconds can afford. verify: checks the signature, before anything but the
     manifest is fetched. Only what the manifest lists is fetched, up to the size that it says. Raises `BundleError`, and
-    `UnreachableError`, one of these, where the place does not answer.
+    `UnreachableError`, one of these, where the place does not answer, or not whole in a time that grows with the sizes.
     """
     with place_of(uri) as place, _beside(out) as head:
         with _said_of(uri, head):
-            manifest = _head(place, uri, head, verify)
+            manifest = in_time(uri, 0, lambda: _head(place, uri, head, verify))
         if not _holds(out, head, manifest, hashed):
             with staged_bundle(out) as folder, _said_of(uri, folder):
-                _fetch_files(place, folder, manifest, progress)
+                size = sum(entry.bytes for entry in manifest.files.values())
+                in_time(uri, size, lambda: _fetch_files(place, folder, manifest, size, progress))
                 for name in (SIGNATURE, MANIFEST):
                     if (head / name).exists():
                         write_file(folder / name, (head / name).read_bytes())
@@ -57,7 +58,7 @@ def _beside(out: Path) -> Iterator[Path]:
     """A folder for what is fetched first, on the disk of `out`."""
     with explained_writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".head-", dir=out.parent) as scratch:
+        with tempfile.TemporaryDirectory(prefix=".head-", dir=out.parent, ignore_cleanup_errors=True) as scratch:
             yield Path(scratch)
 
 
@@ -90,8 +91,8 @@ def _sha256(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
-def _fetch_files(place: Place, folder: Path, manifest: Manifest, progress: Progress) -> None:
-    total, done = sum(entry.bytes for entry in manifest.files.values()), 0
+def _fetch_files(place: Place, folder: Path, manifest: Manifest, total: int, progress: Progress) -> None:
+    done = 0
 
     def report(count: int) -> None:
         nonlocal done

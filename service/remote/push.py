@@ -4,6 +4,7 @@ from pathlib import Path
 
 from ..bundle import read_bundle
 from ..format.files import MANIFEST, README, SIGNATURE, BundleError
+from .place import in_time
 from .places import is_uri, place_of
 
 
@@ -20,4 +21,5 @@ def push(bundle: Path | str, uri: str, replace: bool = False) -> str:
     beside = [name for name in (SIGNATURE, README) if (bundle / name).is_file()]
     files = {name: bundle / name for name in (*manifest.files, *beside, MANIFEST)}
     with place_of(uri) as place:
-        return place.store(files, replace)
+        size = sum(file.stat().st_size for file in files.values())
+        return in_time(uri, size, lambda: place.store(files, replace))

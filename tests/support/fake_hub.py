@@ -106,15 +106,20 @@ class _Handler(Answering):
         else:
             self.answer(404)
 
+    @property
+    def url(self) -> str:
+        """By which the client has come: there may be a proxy between."""
+        return f"http://{self.headers['Host']}"
+
     def create(self, asked: dict[str, Any]) -> None:
         name = f"{asked.get('organization') or 'me'}/{asked['name']}"
         if name in self.hub.commits:
-            said = {"error": "You already created this model repo", "url": f"{self.hub.url}/{name}"}
+            said = {"error": "You already created this model repo", "url": f"{self.url}/{name}"}
             self.answer(409, json.dumps(said).encode())
             return
         self.hub.private[name] = asked.get("private") or asked.get("visibility") == "private"
         self.hub.commit(name, {".gitattributes": b"*.onnx filter=lfs\n"})
-        self.json({"url": f"{self.hub.url}/{name}"})
+        self.json({"url": f"{self.url}/{name}"})
 
     def take(self, repository: str, branch: str, body: bytes) -> None:
         found = self.hub.at(repository, branch)
@@ -128,7 +133,7 @@ class _Handler(Answering):
             elif operation["key"] == "deletedFile":
                 del files[value["path"]]
         commit = self.hub.commit(repository, files, branch)
-        self.json({"commitUrl": f"{self.hub.url}/{repository}/commit/{commit}", "commitOid": commit, "success": True})
+        self.json({"commitUrl": f"{self.url}/{repository}/commit/{commit}", "commitOid": commit, "success": True})
 
     def json(self, value: object) -> None:
         self.answer(200, json.dumps(value).encode(), {"Content-Type": "application/json"})
