@@ -5,6 +5,9 @@ from types import ModuleType
 
 from ..format.files import BundleError
 
+UNSOUND = (ValueError, TypeError, AttributeError, LookupError, OverflowError, RecursionError)
+"""What packages raise that take an answer for the JSON that they expect, where it is other, or nested too deep."""
+
 
 class UnreachableError(BundleError):
     """The place did not answer, or not with what it holds: trying again later may help."""

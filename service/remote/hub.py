@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from ..format.files import DISK_FULL, README, BundleError
-from .errors import UnreachableError, needed
+from .errors import UNSOUND, UnreachableError, needed
 from .place import Report, check_size, left_over, unheard
 
 PARTS = re.compile(r"(?P<repository>[^/@]+/[^/@]+)(?:@(?P<revision>[^/@]+))?(?:/(?P<folder>[^@]+?))?/?")
@@ -97,8 +97,8 @@ class Hub:
             found = self._api.model_info(
                 self._repository, revision=self._revision, files_metadata=True, timeout=READ_SECONDS
             )
-        self._commit = found.sha
-        self._sizes = {file.rfilename: file.size or 0 for file in found.siblings or ()}
+            self._sizes = {file.rfilename: int(file.size or 0) for file in found.siblings or ()}
+            self._commit = str(found.sha)
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
@@ -111,7 +111,7 @@ class Hub:
             raise BundleError(self.uri, "found no such revision", "name a branch, a tag or a commit") from None
         except errors.HfHubHTTPError as error:
             raise self._refused(error) from None
-        except (ValueError, errors.LocalTokenNotFoundError) as error:  # of a name, or of an answer that is no JSON
+        except (*UNSOUND, errors.LocalTokenNotFoundError) as error:  # of a name, or of an answer
             raise BundleError(self.uri, f"{type(error).__name__}: {error}", LOG_IN) from None
         except (errors.HTTPError, errors.LocalEntryNotFoundError, OSError) as error:
             if getattr(error, "errno", None) in DISK_FULL:

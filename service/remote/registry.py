@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from ..format.files import BLOCK_BYTES, MANIFEST, BundleError
-from .errors import UnreachableError, needed
+from ..format.json_names import unique
+from .errors import UNSOUND, UnreachableError, needed
 from .place import Report, check_size, refuse_bundle_there, unheard, write_blocks
 
 REFERENCE = re.compile(
@@ -112,12 +113,12 @@ class Registry:
 
     def _named(self, manifest: bytes) -> dict[str, dict[str, Any]]:
         try:
-            layers = json.loads(manifest)["layers"]
+            layers = json.loads(manifest, object_pairs_hook=unique)["layers"]
             named = {
                 str(layer["annotations"][TITLE]): layer for layer in layers if TITLE in layer.get("annotations", {})
             }
             sound = all(isinstance(each["digest"], str) and isinstance(each["size"], int) for each in named.values())
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except UNSOUND:
             sound, named = False, {}
         if not sound or MANIFEST not in named:
             remedy = "push one with `demur push`; an image that holds a bundle in its file system is none"
@@ -141,7 +142,7 @@ class Registry:
         except requests.RequestException as error:
             problem = f"did not answer: {type(error).__name__}: {error}"
             raise UnreachableError(self.uri, problem, "check the network and the host") from None
-        except ValueError as error:  # what oras raises for an answer that it did not expect
+        except UNSOUND as error:  # what oras raises for an answer that it did not expect
             raise BundleError(self.uri, f"the registry refused: {error}", LOG_IN) from None
 
     def _refused(self, status: int) -> BundleError:
@@ -186,8 +187,9 @@ def _client(uri: str, container: Any) -> Any:
     config = _docker_config()
     try:
         client.auth.load_configs(container, configs=None if config is None else [config])
-    except json.JSONDecodeError as error:
-        raise BundleError(uri, f"the logins of docker (config.json) cannot be read: {error}", "mend the file") from None
+    except (*UNSOUND, OSError) as error:
+        problem = f"the logins of docker (config.json) cannot be read: {type(error).__name__}: {error}"
+        raise BundleError(uri, problem, "mend the file") from None
     if scheme.lower() == "basic" and not getattr(client.auth, "_basic_auth", None):
         raise BundleError(uri, "access was refused: the registry asks for a user and a password", LOG_IN)
     return client
@@ -203,13 +205,22 @@ def _patient(uri: str, host: str, scheme: str) -> Any:
         do_request = provider.Registry.do_request.__wrapped__
 
     class Patient(adapters.HTTPAdapter):  # type: ignore[misc]
-        def send(self, request: Any, *arguments: Any, **options: Any) -> Any:
+        def send(self, request: Any, stream: bool = False, **options: Any) -> Any:
             options["timeout"] = CONNECT_SECONDS, READ_SECONDS
-            return super().send(request, *arguments, **options)
+            response = super().send(request, stream=stream, **options)
+            if not stream or response.status_code >= 300:  # requests would read it to its end, however far that is
+                with response:
+                    response._content = _limited(response, uri)  # noqa: SLF001
+            return response
 
     client = Client(hostname=host, insecure=WITHOUT_TLS.fullmatch(host) is not None, auth_backend=scheme)
     retries = retry(
-        RETRIES, read=0, backoff_factor=BACKOFF_SECONDS, status_forcelist=(502, 503, 504), raise_on_status=False
+        RETRIES,
+        read=0,
+        backoff_factor=BACKOFF_SECONDS,
+        status_forcelist=(502, 503, 504),
+        raise_on_status=False,
+        respect_retry_after_header=False,  # the registry does not say how long to sleep
     )
     for prefix in ("http://", "https://"):
         client.session.mount(prefix, Patient(max_retries=retries))
