@@ -206,6 +206,7 @@ def _patient(uri: str, host: str, scheme: str) -> Any:
 
     class Patient(adapters.HTTPAdapter):  # type: ignore[misc]
         def send(self, request: Any, stream: bool = False, **options: Any) -> Any:
+            _check_receiver(uri, request, f"{client.prefix}://{host}", scheme)
             options["timeout"] = CONNECT_SECONDS, READ_SECONDS
             response = super().send(request, stream=stream, **options)
             if not stream or response.status_code >= 300:  # requests would read it to its end, however far that is
@@ -225,6 +226,24 @@ def _patient(uri: str, host: str, scheme: str) -> Any:
     for prefix in ("http://", "https://"):
         client.session.mount(prefix, Patient(max_retries=retries))
     return client
+
+
+def _check_receiver(uri: str, request: Any, registry: str, scheme: str) -> None:
+    """Raises `BundleError` for a request that tells a password or a token to another than may know it.
+
+    That is the registry itself, by scheme, host and port; and of a registry that takes tokens, where they are given
+    for the password, which it may name if it is reached by https.
+    """
+    said, parse = request.headers.get("Authorization"), needed("urllib3.util", uri).parse_url
+    to = parse(request.url)
+    gives_tokens = scheme == "token" and said is not None and said.startswith("Basic ") and to.scheme == "https"
+    if said is not None and _origin(to) != _origin(parse(registry)) and not gives_tokens:
+        problem = f"the registry wants the login sent to {to.scheme}://{to.netloc}"
+        raise BundleError(uri, f"{problem}, expected its own address, or https for tokens", "mend the registry's realm")
+
+
+def _origin(url: Any) -> tuple[str, str, int]:
+    return url.scheme, url.host, url.port or {"http": 80, "https": 443}[url.scheme]
 
 
 def _noted(hashed: Any, block: bytes) -> bytes:
