@@ -1,9 +1,11 @@
 """Where inputs come from, one batch at a time: arrays and folders of images. Tables are in `tables`."""
 
+import csv
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, AnyStr
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +21,7 @@ from .errors import ScoringError
 
 Array = npt.NDArray[Any]
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp"})
+MAX_CELL = csv.field_size_limit()  # what a table may hold in a cell: characters, or bytes
 MAX_PIXELS: int = Settings.model_fields["max_pixels"].default
 
 
@@ -114,6 +117,17 @@ def open_images(folder: Path, spec: InputSpec) -> Source:
             yield Batch(np.stack(decoded), tuple(file.name for file in chosen))
 
     return Source(len(files), batches)
+
+
+def bounded_lines(file: IO[AnyStr], spec: InputSpec, path: Path) -> Iterator[AnyStr]:
+    """The lines of the file; raises `ScoringError` for one that is longer than an example and much beside it, before it
+    is read whole."""
+    most, number = 2**22 + 32 * math.prod(spec.shape), 0  # a number has 24 characters at most
+    while line := file.readline(most + 1):
+        number += 1
+        if len(line) > most:
+            raise ScoringError(f"{path}: line {number}: found more than {most:,} characters, expected an example")
+        yield line
 
 
 def checked_rows(rows: Array, spec: InputSpec, path: Path, where: Sequence[str]) -> Array:

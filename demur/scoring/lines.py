@@ -15,7 +15,7 @@ from demur.service.bundle import InputSpec
 from demur.service.format.json_names import NameTwice, check_names_once
 
 from .errors import ScoringError
-from .inputs import Batch, Source, checked_rows
+from .inputs import MAX_CELL, Batch, Source, bounded_lines, checked_rows
 
 INPUTS, MODEL, EVENT = "inputs", "model", "event"
 NAME = re.compile(r".*\.jsonl(\.[0-9]+)?")  # also one that the audit trail has rotated
@@ -30,7 +30,7 @@ def open_json_lines(path: Path, spec: InputSpec, model: str, keep: Sequence[str]
     not. keep: the fields to write beside the predictions.
     Raises `ScoringError`.
     """
-    models = Counter(str(line.get(MODEL, "")) for _, line in _lines(path))
+    models = Counter(str(line.get(MODEL, "")) for _, line in _lines(path, spec))
     if not models:
         raise ScoringError(f"{path}: found no line, expected at least one input")
     if len(models) > 1 and model not in models:
@@ -40,22 +40,26 @@ def open_json_lines(path: Path, spec: InputSpec, model: str, keep: Sequence[str]
     count = models[model] if only else models.total()
 
     def batches(start: int, size: int) -> Iterator[Batch]:
-        wanted = (each for each in _lines(path) if only is None or each[1].get(MODEL) == only)
+        wanted = (each for each in _lines(path, spec) if only is None or each[1].get(MODEL) == only)
         rest, first = islice(wanted, start, None), start
-        while block := list(islice(rest, size)):
-            where = [f"row {first + i} (line {number})" for i, (number, _) in enumerate(block)]
-            examples = np.stack([_example(each, spec, path) for each in block])
-            kept = {name: [_kept(each, name, path) for each in block] for name in keep}
-            yield Batch(checked_rows(examples, spec, path, where), kept=kept)
+        # Each line is left behind as its example is read: parsed, it takes many times as much.
+        while block := [
+            (each[0], _example(each, spec, path), [_kept(each, name, path) for name in keep])
+            for each in islice(rest, size)
+        ]:
+            numbers, examples, cells = zip(*block, strict=True)
+            where = [f"row {first + i} (line {number})" for i, number in enumerate(numbers)]
+            kept = dict(zip(keep, map(list, zip(*cells, strict=True)), strict=True))
+            yield Batch(checked_rows(np.stack(examples), spec, path, where), kept=kept)
             first += len(block)
 
     return Source(count, batches, dict.fromkeys(keep, str))
 
 
-def _lines(path: Path) -> Iterator[Line]:
+def _lines(path: Path, spec: InputSpec) -> Iterator[Line]:
     """Those that are not empty, and no events."""
     with open(path, "rb") as file:
-        for number, text in enumerate(file, start=1):
+        for number, text in enumerate(bounded_lines(file, spec, path), start=1):
             if not text.strip():
                 continue
             try:
@@ -93,4 +97,8 @@ def _kept(line: Line, name: str, path: Path) -> str | None:
     if name not in fields:
         raise ScoringError(f"--keep: found no {name!r:.80} in line {number} of {path}, expected it in every line")
     value = fields[name]
-    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    cell = value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if cell is not None and len(cell) > MAX_CELL:
+        found = f"found {len(cell):,} characters, expected at most {MAX_CELL:,}"
+        raise ScoringError(f"{path}: line {number}, {name!r:.80}: {found}")
+    return cell

@@ -4,7 +4,6 @@ import csv
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from .rows import Row, flat
 from .tables import NEED_PYARROW
 
 Columns = Mapping[str, type]
-BLOCK_ROWS = 4096
+BLOCK_BYTES = 2**22
 
 
 def write_csv(part: Path, temporary: Path, columns: Columns, names: Sequence[str]) -> None:
@@ -30,7 +29,7 @@ def write_csv(part: Path, temporary: Path, columns: Columns, names: Sequence[str
 
 
 def write_parquet(part: Path, temporary: Path, columns: Columns, names: Sequence[str]) -> None:
-    """Of one row group for each block of rows; a prediction set is a list of strings."""
+    """Of one row group for each few megabytes of rows; a prediction set is a list of strings."""
     import pyarrow as pa
     from pyarrow.parquet import ParquetWriter
 
@@ -42,9 +41,9 @@ def write_parquet(part: Path, temporary: Path, columns: Columns, names: Sequence
         list: pa.list_(pa.string()),
     }
     schema = pa.schema([(name, kinds[kind]) for name, kind in columns.items()])
-    with ParquetWriter(temporary, schema) as writer:
-        rows = _rows(part)
-        while block := [flat(row, names) for row in islice(rows, BLOCK_ROWS)]:
+    with open(part, "rb") as file, ParquetWriter(temporary, schema) as writer:
+        while lines := file.readlines(BLOCK_BYTES):
+            block = [flat(json.loads(line), names) for line in lines]
             writer.write_batch(pa.RecordBatch.from_pylist(block, schema))
 
 

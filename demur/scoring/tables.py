@@ -13,15 +13,17 @@ from typing import Any
 import numpy as np
 
 from demur.service.bundle import InputSpec
+from demur.service.format.files import BLOCK_BYTES
 from demur.service.format.text import printable
 from demur.service.inference.frames import places_by_name, plain_name
 
 from .errors import ScoringError
-from .inputs import Array, Batch, Source, checked_rows
+from .inputs import MAX_CELL, Array, Batch, Source, bounded_lines, checked_rows
 from .texts import TextColumn
 
 NEED_PYARROW = "needs pyarrow: in a checkout of Demur, pip install '.[score]', or use another format"
 TRUTHS = {"True": "1", "False": "0", "true": "1", "false": "0"}  # as data frames write them
+ROWS_AT_ONCE = 8  # where cells may be large: Arrow decodes so many before their sizes are known
 Line = tuple[int, list[str]]  # a row of a .csv file, and the number of its last line, counted from 1
 
 
@@ -51,7 +53,8 @@ def open_csv(
     """
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
-            rows = filter(None, csv.reader(file, strict=True))
+            reader = csv.reader(bounded_lines(file, spec, path), strict=True)
+            rows = filter(None, reader)
             first = next(rows, [])
             note = ""
             if has_header is None:
@@ -63,7 +66,7 @@ def open_csv(
             count = sum(1 for _ in rows) + (not is_header and bool(first))
     except (csv.Error, UnicodeDecodeError) as error:
         found = f"found no .csv file ({error}), expected one in UTF-8 in which every quoted cell ends with its quote"
-        raise ScoringError(f"{path}: {found}") from None
+        raise ScoringError(f"{path}: line {reader.line_num}: {found}") from None
     if not count:
         raise ScoringError(f"{path}: found no row, expected at least one input")
     if keep and not is_header:
@@ -72,7 +75,7 @@ def open_csv(
 
     def batches(start: int, size: int) -> Iterator[Batch]:
         with open(path, newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file, strict=True)
+            reader = csv.reader(bounded_lines(file, spec, path), strict=True)
             lines = ((reader.line_num, row) for row in reader if row)
             rest = islice(lines, start + is_header, None)
             first = start
@@ -101,7 +104,7 @@ def open_parquet(path: Path, spec: InputSpec, keep: Sequence[str] = (), texts: T
         raise ScoringError(f"{path}: {NEED_PYARROW}") from None
     try:
         with ParquetFile(path) as file:
-            schema, count = file.schema_arrow, file.metadata.num_rows
+            schema, metadata, count = file.schema_arrow, file.metadata, file.metadata.num_rows
     except ArrowException as error:
         raise ScoringError(f"{path}: found no .parquet file ({error!s:.150})") from None
     if not count:
@@ -113,11 +116,14 @@ def open_parquet(path: Path, spec: InputSpec, keep: Sequence[str] = (), texts: T
         _check_types(path, [(names[place], schema.field(place).type) for place in layout.entries])
     kinds = {name: _kind(schema.field(place).type) for name, place in layout.kept.items()}
     kept_as = {name: names[place] for name, place in layout.kept.items()}
+    read = list(dict.fromkeys([*wanted, *kept_as.values()]))
+    wide = [name for name in read if not _is_narrow(schema.field(name).type)]
+    _check_averages(metadata, wide, path)
 
     def batches(start: int, size: int) -> Iterator[Batch]:
         first = 0
-        with _named(path, ArrowException), ParquetFile(path) as file:
-            for table in file.iter_batches(size, columns=list(dict.fromkeys([*wanted, *kept_as.values()]))):
+        with _named(path, ArrowException), ParquetFile(path, buffer_size=BLOCK_BYTES) as file:
+            for table in _tables(file, size, read, wide, path):
                 skipped, begin = max(0, start - first), first
                 first += len(table)
                 if skipped < len(table):
@@ -130,6 +136,47 @@ def open_parquet(path: Path, spec: InputSpec, keep: Sequence[str] = (), texts: T
                     yield Batch(_rows(columns, spec, path, where, texts), kept=kept)
 
     return Source(count, batches, kinds)
+
+
+def _is_narrow(kind: Any) -> bool:
+    """Whether its values take a few bytes each."""
+    from pyarrow import types
+
+    return bool(types.is_primitive(kind) or types.is_decimal(kind) or types.is_null(kind))
+
+
+def _check_averages(metadata: Any, wide: Sequence[str], path: Path) -> None:
+    """`ScoringError` for columns whose cells are too large on average: Arrow would unpack a whole page of them."""
+    first = 0
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for chunk in map(group.column, range(group.num_columns)):
+            name, size = chunk.path_in_schema, chunk.total_uncompressed_size
+            if size > MAX_CELL * group.num_rows and any(f"{name}.".startswith(f"{each}.") for each in wide):
+                found = f"found {size:,} bytes in {group.num_rows} rows, expected at most {MAX_CELL:,} in each"
+                raise ScoringError(f"{path}: from row {first} on, column {name!r:.80}: {found}")
+        first += group.num_rows
+
+
+def _tables(file: Any, size: int, read: list[str], wide: Sequence[str], path: Path) -> Iterator[Any]:
+    """Tables of at most `size` rows; raises `ScoringError` for a cell of a `wide` column that is too large."""
+    from pyarrow import Table
+
+    first, parts, at_once = 0, list[Any](), min(size, ROWS_AT_ONCE) if wide else size
+    for part in file.iter_batches(at_once, columns=read):
+        for name in wide:
+            for i in range(len(part)) if part.column(name).nbytes > MAX_CELL else ():
+                cell = part.column(name).slice(i, 1)
+                taken = (cell.dictionary_decode() if hasattr(cell, "dictionary_decode") else cell).nbytes
+                if taken > MAX_CELL:
+                    found = f"found a cell of {taken:,} bytes, expected at most {MAX_CELL:,}"
+                    raise ScoringError(f"{path}: row {first + i}, column {name!r:.80}: {found}")
+        parts.append(part)
+        first += len(part)
+        if sum(map(len, parts)) > size - at_once:
+            yield Table.from_batches(parts)
+            parts = []
+    if parts:
+        yield Table.from_batches(parts)
 
 
 def _rows(columns: list[Any], spec: InputSpec, path: Path, where: list[str], texts: TextColumn | None) -> Array:

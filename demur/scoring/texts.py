@@ -9,7 +9,7 @@ from demur.service.bundle import InputSpec
 from demur.service.inference.texts import TextError, TextReader
 
 from .errors import ScoringError
-from .inputs import Array, Batch, Source
+from .inputs import Array, Batch, Source, bounded_lines
 
 COLUMN = "text"
 
@@ -52,14 +52,14 @@ class TextColumn:
 def open_lines(path: Path, column: TextColumn) -> Source:
     """A .txt file in UTF-8: a text a line, an empty one too."""
     try:
-        count = sum(1 for _ in _lines(path))
+        count = sum(1 for _ in _lines(path, column.spec))
     except UnicodeDecodeError as error:
         raise ScoringError(f"{path}: found no text in UTF-8 ({error})") from None
     if not count:
         raise ScoringError(f"{path}: found no text, expected one a line")
 
     def batches(start: int, size: int) -> Iterator[Batch]:
-        rest = islice(_lines(path), start, None)
+        rest = islice(_lines(path, column.spec), start, None)
         first = start
         while block := list(islice(rest, size)):
             where = [f"row {first + i} (line {number})" for i, (number, _) in enumerate(block)]
@@ -69,8 +69,8 @@ def open_lines(path: Path, column: TextColumn) -> Source:
     return Source(count, batches)
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
+def _lines(path: Path, spec: InputSpec) -> Iterator[tuple[int, str]]:
     """Lines without their ends, and their numbers from 1."""
     with open(path, encoding="utf-8-sig") as file:
-        for number, line in enumerate(file, start=1):
+        for number, line in enumerate(bounded_lines(file, spec, path), start=1):
             yield number, line.rstrip("\r\n")
