@@ -45,7 +45,7 @@ class AsyncClient:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self._connection, self._sleep = Connection(base_url, api_key, timeout, retries, clocks), sleep
-        self._http = httpx.AsyncClient(transport=transport, **self._connection.options())
+        self._http = self._connection.client(httpx.AsyncClient, transport)
 
     async def predict(
         self,

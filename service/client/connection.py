@@ -3,16 +3,18 @@
 import contextlib
 import math
 import os
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 import httpx
 
+from ..environment.http_client import made
 from .answers import Answer
 from .calls import Call, T
 from .errors import ConnectionFailedError, TimedOutError, UnexpectedAnswerError
 from .retrying import Clocks, Tries
 
+C = TypeVar("C", httpx.Client, httpx.AsyncClient)
 KEY_VARIABLE = "DEMUR_API_KEY"
 
 
@@ -28,9 +30,9 @@ class Connection:
         if self._headers and self.url.userinfo:  # httpx would send it instead of the key
             raise ValueError("base_url: found a user name in it beside an API key, expected one of the two")
 
-    def options(self) -> dict[str, Any]:
-        """Arguments for httpx's own clients."""
-        return {"base_url": self.url, "headers": self._headers}
+    def client(self, kind: Callable[..., C], transport: Any) -> C:
+        """One of httpx's own clients; raises `ValueError` for what the environment says of proxies and certificates."""
+        return made(httpx, lambda: kind(transport=transport, base_url=self.url, headers=self._headers))
 
     def tries(self, timeout: float | None) -> Tries:
         """The budget of one call; `timeout` None: the client's."""

@@ -44,8 +44,9 @@ class Client:
     As with httpx, the environment's proxies (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`) are used for loopback addresses
     too, unless `NO_PROXY` names them; with a `transport` they are not used.
 
-    Raises `ValueError` for arguments that cannot work. Every call raises `DemurError`: `RefusedError` where the
-    service refused, `ConnectionFailedError` where no whole answer came in time, `UnexpectedAnswerError` for any other.
+    Raises `ValueError` for arguments that cannot work, and for variables of the environment, by name. Every call raises
+    `DemurError`: `RefusedError` where the service refused, `ConnectionFailedError` where no whole answer came in time,
+    `UnexpectedAnswerError` for any other.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Client:
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self._connection, self._sleep = Connection(base_url, api_key, timeout, retries, clocks), sleep
-        self._http = httpx.Client(transport=transport, **self._connection.options())
+        self._http = self._connection.client(httpx.Client, transport)
 
     def predict(
         self,

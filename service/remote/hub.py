@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from ..environment.http_client import made
 from ..format.files import DISK_FULL, README, BundleError
 from .errors import UNSOUND, UnreachableError, needed
 from .place import Report, check_size, left_over, unheard
@@ -38,6 +39,11 @@ class Hub:
         self._errors: Any = needed("huggingface_hub.errors", self.uri)
         self._endpoint = os.environ.get("HF_ENDPOINT")
         self._api = self._hub.HfApi(endpoint=self._endpoint)
+        httpx = needed(self._errors.HTTPError.__module__.partition(".")[0], self.uri)  # under one of its names
+        try:
+            made(httpx, self._hub.get_session)  # which every later request shares
+        except ValueError as error:
+            raise BundleError(self.uri, *f"{error}".rsplit("; ", 1)) from None
         self._commit: str | None = None
         self._sizes: dict[str, int] = {}
 

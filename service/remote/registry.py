@@ -27,6 +27,7 @@ FILE_TYPE = "application/octet-stream"
 CONNECT_SECONDS, READ_SECONDS, RETRIES, BACKOFF_SECONDS = 5, 30, 3, 0.5
 MAX_MANIFEST_BYTES = 4 * 2**20  # as registries have it
 FORM = "oci://HOST/REPOSITORY:TAG, or with @sha256:DIGEST"
+PROXIES = "check the host, and HTTP_PROXY, HTTPS_PROXY and ALL_PROXY"
 LOG_IN = "check the name; of a private repository, run `docker login` or `oras login` first"
 
 
@@ -138,7 +139,7 @@ class Registry:
         except requests.HTTPError as error:
             raise self._refused(error.response.status_code) from None
         except (requests.InvalidURL, requests.MissingSchema, requests.InvalidSchema) as error:
-            raise BundleError(self.uri, f"the registry leads elsewhere: {error}", "check the host") from None
+            raise BundleError(self.uri, f"the registry leads elsewhere: {error}", PROXIES) from None
         except requests.RequestException as error:
             problem = f"did not answer: {type(error).__name__}: {error}"
             raise UnreachableError(self.uri, problem, "check the network and the host") from None
@@ -176,6 +177,9 @@ def _docker_config() -> str | None:
 def _client(uri: str, container: Any) -> Any:
     """oras' client, for the scheme by which the registry wants to know who asks; raises `BundleError`."""
     host = container.registry
+    bundle = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE")
+    if bundle and not Path(bundle).exists():
+        raise BundleError(uri, f"found no certificates at {bundle}", "correct REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE")
     client = _patient(uri, host, "token")
     challenge = client.session.get(f"{client.prefix}://{host}/v2/").headers.get("WWW-Authenticate", "")
     scheme, _, rest = challenge.partition(" ")
