@@ -134,14 +134,14 @@ class Runtime:
         observed: bool = True,
     ) -> None:
         """Hand the answer of a request to the audit trail and to the shadow, where there are such; `decision` has
-        decided. request_id: None for that of the log. observed: whether the shadow sees it.
+        decided. request_id: None for that of the log. observed: whether the shadow sees it; a trial is not.
         """
         if self.shadow is not None and observed and decision is model.predictor.decision:
             self.shadow.offer(model, prediction, inputs)
         if self.audit is not None:
             kept, name = inputs if self.settings.audit_inputs else None, request_id or current_id() or random_id()
             asker = Asker(request.client.host if request.client else None, getattr(request.state, "api_key", None))
-            make = partial(audit_lines, model, decision, name, time.time(), prediction, kept, asker)
+            make = partial(audit_lines, model, decision, name, time.time(), prediction, kept, asker, not observed)
             numbers = prediction.mean.size + (0 if kept is None else kept.size)
             self.audit.note(make, len(prediction), numbers)
 

@@ -65,8 +65,9 @@ def open_csv(
             is_header = has_header and bool(first)
             count = sum(1 for _ in rows) + (not is_header and bool(first))
     except (csv.Error, UnicodeDecodeError) as error:
-        found = f"found no .csv file ({error}), expected one in UTF-8 in which every quoted cell ends with its quote"
-        raise ScoringError(f"{path}: line {reader.line_num}: {found}") from None
+        found, cells = f"found no .csv file ({error})", f"with cells of at most {MAX_CELL:,} characters"
+        expected = f"expected one in UTF-8 in which every quoted cell ends with its quote, {cells}"
+        raise ScoringError(f"{path}: line {reader.line_num}: {found}, {expected}") from None
     if not count:
         raise ScoringError(f"{path}: found no row, expected at least one input")
     if keep and not is_header:

@@ -16,6 +16,7 @@ from .retrying import Clocks, Tries
 
 C = TypeVar("C", httpx.Client, httpx.AsyncClient)
 KEY_VARIABLE = "DEMUR_API_KEY"
+MAX_PORT = 65535
 
 
 class Connection:
@@ -72,6 +73,10 @@ def _url(text: str) -> httpx.URL:
         url = httpx.URL(text)
     except httpx.InvalidURL as error:
         raise ValueError(f"base_url: {error}") from error
+    if (
+        url.port is not None and not 0 < url.port <= MAX_PORT
+    ):  # the system would take it modulo 65536, and send the key there
+        raise ValueError(f"base_url: found the port {url.port}, expected one from 1 to {MAX_PORT}")
     if url.scheme not in ("http", "https") or not url.host or url.query or url.fragment:
         raise ValueError("base_url: expected one like http://127.0.0.1:8000, without a query")
     return url

@@ -95,8 +95,9 @@ class RefusingProtocol(PacedProtocol):
     def _log_refusal(self, problem: Problem, identity: str | None = None) -> None:
         """identity: of the answer, where there is one."""
         client = ":".join(map(str, self.client or ("unknown",)))
-        line = (client, problem.status, problem.code)
-        self.logger.info("%s - refused before it was a request: %d %s", *line, extra={"request_id": identity})
+        line = {"client": client, "status": problem.status, "code": problem.code}
+        told = {"request_id": identity, "fields": line}
+        self.logger.info("%s - refused before it was a request: %d %s", *line.values(), extra=told)
 
     def _discard_rest(self) -> None:
         self._state = ReadState.DISCARDING

@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..monitoring.metrics import Metrics
 from ..security.api_keys import KeyRing
 from .access_log import log_request
+from .disconnect import disconnect_event
 from .errors import CLIENT_GONE
 from .problems import make_problem, render
 from .request_id import HEADER, identify
@@ -123,7 +124,9 @@ class RequestMetrics:
             seconds = time.perf_counter() - started
             self.metrics.answered(scope["method"], route, status, seconds)
             if self.access_log:
-                log_request(scope, status, seconds, size)
+                event = disconnect_event(scope)
+                complete = event is None or not event.is_set
+                log_request(scope, status, seconds, 0 if scope["method"] == "HEAD" else size, complete)
 
 
 class ApiKeys:

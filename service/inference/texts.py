@@ -92,6 +92,8 @@ class TextReader:
         """
         self.data, self.length, self.identity = data, length, f"{hashlib.sha256(data).hexdigest()} {length}"
         self._tokenizer = tokenizer_of(data)
+        if dropout := getattr(self._tokenizer.model, "dropout", None):
+            raise TokenizerError(f"found model.dropout {dropout:g}, with which a text is read otherwise each time")
         cut, filled = self._tokenizer.truncation or {}, self._tokenizer.padding or {}
         self.most = cut.get("max_length") or 0
         if filled.get("length") != length or not 0 < self.most <= length:

@@ -44,6 +44,7 @@ def audit_lines(
     prediction: AnyPrediction,
     inputs: Array | None = None,
     asker: Asker = NOBODY,
+    trial: bool = False,
 ) -> bytes:
     """The lines of a request, each with its end.
 
@@ -60,7 +61,7 @@ def audit_lines(
         "version": model.version,
         "digest": model.digest,
         "degraded": isinstance(prediction, PlainPrediction),
-    }
+    } | ({"trial": True} if trial else {})
     fields = (*ANSWER[model.manifest.task], *DECISION)
     answers = predictions_json(prediction, decision, View(fields, rounded=False))
     kept = [{}] * len(prediction) if inputs is None else [{"inputs": one.tolist()} for one in inputs]

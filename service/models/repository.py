@@ -44,7 +44,7 @@ class Repository:
         self._folders, self._models_folder, self._tell = list(folders), models_folder, tell or _ignored
         self.records: dict[Path, FolderRecord] = {}
         self._versions: dict[str, Pinned] | None = None
-        self._versions_trouble, self._unanswered = "", dict[str, str]()
+        self._versions_trouble, self._unanswered, self._astray = "", dict[str, str](), list[str]()
         self._at_once = asyncio.Semaphore(LOADS_AT_ONCE)
         self._loading: set[asyncio.Task[None]] = set()
         self._retiring: set[asyncio.Task[None]] = set()
@@ -153,7 +153,14 @@ class Repository:
         self.store.pin(versions)
 
     def _note_unanswered(self) -> None:
-        """Say once of which models no version answers."""
+        """Say once of which models no version answers, and what of the pinned ones is not there."""
+        astray = self.store.astray()
+        if astray and astray != self._astray:
+            found = printable(", ".join(astray))
+            log.warning(
+                "%s pins what is not loaded: %s; what answered before, or would without, goes on", VERSIONS_FILE, found
+            )
+        self._astray = astray
         unanswered = self.store.unanswered()
         if unanswered and unanswered != self._unanswered:
             each = printable(", ".join(f"{name} is pinned to version {one}" for name, one in unanswered.items()))

@@ -97,6 +97,11 @@ class ModelStore:
         """Models of which versions are loaded and none answers, and the version that they are pinned to."""
         return {name: self._pinned[name].version for name in self._models if name not in self._answering}
 
+    def astray(self) -> list[str]:
+        """What is pinned, as a version or for a share of requests, and not loaded."""
+        wanted = ((name, version) for name, one in self._pinned.items() for version in (one.version, *one.canary))
+        return [f"{name} {version}" for name, version in wanted if self.loaded(name, version) is None]
+
     def pin(self, versions: Mapping[str, Pinned]) -> None:
         """From now on these answer, by the name of their model, and of other models the latest version.
 

@@ -30,7 +30,7 @@ Share = Annotated[float, Field(gt=0, lt=1)]
 class Pinned:
     """The version of a model that answers requests which name none, and others for a share of these requests."""
 
-    version: str
+    version: Annotated[str, Field(min_length=1)]
     canary: dict[str, Share] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -1,6 +1,8 @@
 """What may go wrong in a place that holds bundles."""
 
 import importlib
+import os
+import re
 from types import ModuleType
 
 from ..format.files import BundleError
@@ -24,3 +26,17 @@ def needed(package: str, uri: str) -> ModuleType:
         raise BundleError(
             uri, f"needs the package {missing}, which is not installed", f"pip install {missing}"
         ) from None
+
+
+def check_endpoint(name: str, uri: str) -> None:
+    """`BundleError` where the variable holds no URL: packages panic at that, or fail when they are imported. An empty
+    one, as of a template that has nothing to fill in, is none."""
+    if not os.environ.get(name, "unset"):
+        del os.environ[name]
+    value = os.environ.get(name)
+    found = value and re.fullmatch(
+        r"https?://([!-~]+@)?([\w.-]+|\[[0-9a-fA-F:.]+\])(:(?P<port>[0-9]{1,5}))?(/[!-~]*)?", value
+    )
+    if value is not None and not (found and 0 < int(found["port"] or 80) < 2**16):
+        remedy = "give one like https://HOST:PORT, with a port from 1 to 65535"
+        raise BundleError(uri, f"found {name}={value!r:.100}, expected a URL", remedy)

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from ..environment.http_client import made
 from ..format.files import DISK_FULL, README, BundleError
-from .errors import UNSOUND, UnreachableError, needed
+from .errors import UNSOUND, UnreachableError, check_endpoint, needed
 from .place import Report, check_size, left_over, unheard
 
 PARTS = re.compile(r"(?P<repository>[^/@]+/[^/@]+)(?:@(?P<revision>[^/@]+))?(?:/(?P<folder>[^@]+?))?/?")
@@ -34,6 +34,7 @@ class Hub:
             raise BundleError(self.uri, "found another form of URI", f"give {FORM}")
         self._repository, self._folder = found["repository"], found["folder"]
         self._revision = None if found["revision"] is None else unquote(found["revision"])
+        check_endpoint("HF_ENDPOINT", self.uri)
         os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # read when the package is imported
         self._hub: Any = needed("huggingface_hub", self.uri)
         self._errors: Any = needed("huggingface_hub.errors", self.uri)

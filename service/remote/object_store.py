@@ -5,7 +5,6 @@ Who may read is said by the variables of each cloud's own tools (`AWS_ACCESS_KEY
 """
 
 import contextlib
-import os
 import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..format.files import MANIFEST, BundleError
-from .errors import UnreachableError, needed
+from .errors import UnreachableError, check_endpoint, needed
 from .place import MOST_SECONDS, Report, left_over, opened, refuse_bundle_there, unheard, write_blocks
 
 STORES = {"s3": "S3Store", "gs": "GCSStore", "az": "AzureStore"}
@@ -47,7 +46,7 @@ class ObjectStore:
         }
         retry = {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=RETRY_SECONDS)}
         for name in ENDPOINTS[scheme]:
-            _check_endpoint(name, self.uri)
+            check_endpoint(name, self.uri)
         with self._explained():
             self._store = store(bucket, prefix=prefix, client_options=client, retry_config=retry)
 
@@ -108,15 +107,6 @@ class ObjectStore:
         except errors.BaseError as error:
             remedy = f"check the network, and {CREDENTIALS[self._scheme]}"
             raise UnreachableError(self.uri, f"did not answer: {_first_line(error)}", remedy) from None
-
-
-def _check_endpoint(name: str, uri: str) -> None:
-    """obstore panics at what is no URL. An empty variable, as of a template that has nothing to fill in, is none."""
-    if not os.environ.get(name, "unset"):
-        del os.environ[name]
-    value = os.environ.get(name)
-    if value is not None and not re.match(r"https?://[^/]", value):
-        raise BundleError(uri, f"found {name}={value!r:.100}, expected a URL", f"say https://{value} or http://{value}")
 
 
 def _first_line(error: Exception) -> str:

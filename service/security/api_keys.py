@@ -7,7 +7,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Callable, Container
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,16 +69,19 @@ def parse_keys(text: str, file: Path, mistakes: list[KeyFileError] | None = None
     return tuple(entries.values())
 
 
-def _entry(line: str, place: str, known: Container[str]) -> Entry | None:
+def _entry(line: str, place: str, known: Mapping[str, Entry]) -> Entry | None:
     content = line.partition("#")[0].strip()
     if not content:
         return None
     match = LINE.fullmatch(content)
     if match is None:  # the line is not shown: a key pasted by mistake would end up in the log
         raise KeyFileError(f"{place}: found {len(content)} characters of another form, expected {FORM}")
-    if match["name"] in known:
-        raise KeyFileError(f"{place}: found the name {match['name']!r} again, expected names that differ")
-    return Entry(match["name"], bytes.fromhex(match["digest"]))
+    entry = Entry(match["name"], bytes.fromhex(match["digest"]))
+    if entry.name in known:
+        raise KeyFileError(f"{place}: found the name {entry.name!r} again, expected names that differ")
+    if twin := next((name for name, one in known.items() if one.digest == entry.digest), None):
+        raise KeyFileError(f"{place}: found the key of {twin!r} again, expected one key a name")
+    return entry
 
 
 class KeyRing:

@@ -82,6 +82,14 @@ def test_each_example_has_a_line_that_says_what_was_answered(classification: Syn
         assert "inputs" not in line
 
 
+def test_a_trial_is_marked(classification: Synthetic, tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    with serving(Predictor.load(classification.path), Settings(audit_file=file)) as client:
+        for query in ("", "?trial=true"):
+            assert client.predict({"inputs": ROWS}, query).status_code == 200
+    assert [line.get("trial") for line in lines_of(file)] == [None] * len(ROWS) + [True] * len(ROWS)
+
+
 def test_inputs_are_kept_where_they_are_asked_for(regression: Synthetic, tmp_path: Path) -> None:
     file = tmp_path / "audit.jsonl"
     with serving(Predictor.load(regression.path), Settings(audit_file=file, audit_inputs=True)) as client:

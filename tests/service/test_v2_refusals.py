@@ -51,6 +51,10 @@ class TestRefusals:
     def test_unknown_models_cannot_infer(self, client: Client, path: str) -> None:
         refused(post(client, GOOD, path), 404)
 
+    @pytest.mark.parametrize("query", ["trial=true", "false_reject_rate=0.4", "detail=full", "x", "%ff"])
+    def test_a_query_is_refused_and_not_passed_over(self, client: Client, query: str) -> None:
+        assert "expected none" in refused(post(client, GOOD, f"{INFER}?{query}"), 422)
+
     @pytest.mark.parametrize(("method", "path"), [("GET", INFER), ("POST", "/v2"), ("PUT", MODEL)])
     def test_other_methods(self, client: Client, method: str, path: str) -> None:
         response = client.request(method, path)

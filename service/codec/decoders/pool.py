@@ -265,4 +265,5 @@ class _Decoder:
 
 
 def _status_text(status: int) -> str:
-    return signal.Signals(-status).name if status < 0 else f"status {status}"
+    name = signal.Signals(-status).name if status < 0 else f"status {status}"
+    return f"{name}, as where memory is used up" if status == -signal.SIGABRT else name

@@ -42,7 +42,7 @@ def test_a_line_says_who_asked_for_what_and_how_it_was_answered(caplog: pytest.L
     assert in_text(record).split(" ", 1)[1] == f"{said} request=mine"
     found = json.loads(JsonLines().format(record))
     fields = {"client": "10.0.0.1:80", "method": "POST", "path": "/pre%20dict", "status": 200, "seconds": 0.012346}
-    assert fields | {"bytes": 2048, "key": "alice", "model": "digits", "version": "9"} == {
+    assert fields | {"bytes": 2048, "complete": True, "key": "alice", "model": "digits", "version": "9"} == {
         name: value for name, value in found.items() if name not in {"time", "level", "message", "logger", "request"}
     }
 

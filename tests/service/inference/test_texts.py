@@ -76,6 +76,9 @@ def test_what_is_no_text(texts: list[Any], field: str, words: str) -> None:
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
+DROPPING = {"type": "BPE", "dropout": 0.3, "unk_token": None, "vocab": WORDS, "merges": []}
+
+
 @pytest.mark.parametrize(
     ("data", "words"),
     [
@@ -84,6 +87,7 @@ def test_what_is_no_text(texts: list[Any], field: str, words: str) -> None:
         (tokenizer_json(5), r"found truncation and padding to \(5, 5\), expected at most, and exactly, 4"),
         (tokenizer_json(padding=None), r"found truncation and padding to \(4, None\)"),
         (tokenizer_json(model={"type": "Other"}), "found no tokenizer"),
+        (tokenizer_json(model=DROPPING), r"found model.dropout 0.3, with which a text is read otherwise each time"),
     ],
 )
 def test_tokenizers_that_are_refused(data: bytes, words: str) -> None:

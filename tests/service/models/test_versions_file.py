@@ -173,6 +173,33 @@ def test_a_version_that_is_not_there_is_told_and_nothing_is_ready(
     run(test, tmp_path)
 
 
+def test_what_is_pinned_and_not_there_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Also where another version answers, so that nothing else shows it."""
+    for version in ("9", "10"):
+        bundle(tmp_path / "a" / version, "a", version)
+
+    async def test(world: World) -> None:
+        await (await world.repository.begin())
+        assert "not loaded" not in caplog.text
+        for pinned, said in (
+            ({"a": "77"}, "a 77"),
+            ({"A": "9", "a ": "9"}, "A 9, a  9"),
+            ({"a": Pinned("9", {"77": 0.5, "10": 0.1})}, "a 77"),
+        ):
+            caplog.clear()
+            write_versions(tmp_path, pinned)
+            for _ in range(2):
+                await world.repository.refresh()
+            assert caplog.text.count(f"versions.json pins what is not loaded: {said};") == 1
+            assert world.store.find("a").version in ("9", "10")
+        caplog.clear()
+        write_versions(tmp_path, {"a": "9"})
+        await world.repository.refresh()
+        assert "not loaded" not in caplog.text
+
+    run(test, tmp_path)
+
+
 def test_a_running_service_follows_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "demur")
     for version in ("9", "10"):

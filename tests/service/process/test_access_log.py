@@ -3,6 +3,7 @@
 import datetime as dt
 import json
 import re
+import socket
 from pathlib import Path
 
 import pytest
@@ -87,3 +88,16 @@ def test_a_line_names_the_key_and_the_model(classification: Synthetic, tmp_path:
         assert (found["status"], found["bytes"], found["key"]) == (200, len(body), "alice")
         assert (found["model"], found["version"]) == ("synthetic", "1")
         assert 0 < found["seconds"] < TIMEOUT
+
+
+def test_a_line_says_where_the_client_did_not_get_all(classification: Synthetic) -> None:
+    """And a HEAD, of which no body is sent, has no bytes."""
+    many = json.dumps({"inputs": [GOOD] * 20_000}).encode()
+    with running(classification.path, DEMUR_MAX_ROWS="100000", DEMUR_MAX_QUEUE_ROWS="100000") as server:
+        with server.socket() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.sendall(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(many) + many)
+            assert connection.recv(15) == b"HTTP/1.1 200 OK"
+        server.wait_for(r'"POST /predict HTTP/1.1" 200 OK [0-9.]+ms [0-9]+B incomplete model=synthetic version=1 ')
+        server.request("HEAD", "/health/live")
+        server.wait_for(r'"HEAD /health/live HTTP/1.1" 200 OK [0-9.]+ms 0B request=')

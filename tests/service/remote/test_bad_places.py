@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -18,7 +19,7 @@ import pytest
 from demur.service.bundle import MANIFEST, MODEL, BundleError, read_bundle
 from demur.service.format.files import README
 from demur.service.remote.cache import fetched
-from demur.service.remote.errors import UnreachableError
+from demur.service.remote.errors import UnreachableError, check_endpoint
 from demur.service.remote.pull import pull
 from demur.service.remote.push import push
 from tests.support import registries
@@ -56,11 +57,35 @@ def test_a_place_that_says_nothing_is_given_up(kind: str, tmp_path: Path, monkey
             pull(uri, tmp_path / "here")
 
 
-@pytest.mark.parametrize("value", ["minio:9000", "http://", "ftp://minio"])
-def test_an_endpoint_that_is_no_url_is_named(value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("name", "uri"), [("AWS_ENDPOINT_URL", "s3://models/a"), ("HF_ENDPOINT", "hf://acme/a")])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "minio:9000",
+        "http://",
+        "ftp://minio",
+        "http://127.0.0.1:99999",
+        "http://127.0.0.1:0",
+        "http://127.0.0.1:abc",
+        "http://[::1",
+        "http://a b",
+        "http://%zz/",
+    ],
+)
+def test_an_endpoint_that_is_no_url_is_named(
+    name: str, uri: str, value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(BundleError, match=re.escape(f"found {name}='{value}', expected a URL")):
+        pull(uri, tmp_path / "here")
+
+
+@pytest.mark.parametrize(
+    "value", ["https://hub.example", "http://[::1]:80", "http://u-1.x_y:9000/path?a=1", "http://name:word@host:1"]
+)
+def test_an_endpoint_that_is_one_is_taken(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", value)
-    with pytest.raises(BundleError, match=f"found AWS_ENDPOINT_URL='{value}', expected a URL"):
-        pull("s3://models/a", tmp_path / "here")
+    check_endpoint("AWS_ENDPOINT_URL", "s3://models/a")
 
 
 def test_an_empty_endpoint_is_none(classification: Synthetic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,6 +125,7 @@ def test_other_bad_files_are_refused_at_the_start(file: Path, tmp_path: Path) ->
         (b"\xff", "not UTF-8"),
         (b"#" * (MAX_FILE_BYTES + 1), "found more than"),
         (f"a sha256:{DIGEST}\na sha256:{'cd' * 32}".encode(), "line 2: found the name 'a' again"),
+        (f"a sha256:{DIGEST}\nb sha256:{DIGEST.upper()}".encode(), "line 2: found the key of 'a' again"),
     ):
         file.write_bytes(data)
         with pytest.raises(KeyFileError, match=message):
