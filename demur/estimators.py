@@ -29,7 +29,7 @@ from demur.service.bundle import staged_bundle
 from demur.service.format.files import check_new
 from demur.service.inference.decision import Decision
 from demur.service.inference.policy import Policy
-from demur.service.inference.predictor import Prediction, Predictor
+from demur.service.inference.predictor import Prediction, Predictor, check_finite
 from demur.service.maths.rejection import minimum_calibration_examples
 
 Array = npt.NDArray[Any]
@@ -156,7 +156,11 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
     def _predict(self, x: Any) -> Prediction:
         check_is_fitted(self)
         checked = validate_data(self, x, reset=False, allow_nd=True)
-        return self._predictor().predict(checked.astype(np.float32))
+        if np.abs(checked).max(initial=0) > np.finfo(np.float32).max:
+            raise ValueError("X: found values too large for float32, in which the network computes")
+        prediction = self._predictor().predict(checked.astype(np.float32))
+        check_finite(prediction)
+        return prediction
 
     def score_samples(self, X: Any) -> Array:  # noqa: N803  scikit-learn's name
         """(n,): how ordinary each example is, the higher the more; minus the score of the bundle."""

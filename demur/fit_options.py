@@ -9,6 +9,8 @@ from typing import Annotated, Any, TypeVar
 import typer
 from pydantic.fields import FieldInfo
 
+from demur.service.format.json_names import unique
+
 F = TypeVar("F", bound=Callable[..., None])
 ONE, MANY = str | None, list[str] | None
 MODULES, LAYERS, STRATEGY_OPTIONS = "within", "added_weights", "selection_options"
@@ -91,7 +93,7 @@ def number_or_word(text: str) -> int | float | str:
 
 def _json(text: str) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=unique)
     except ValueError as error:
         raise ValueError(
             f"selection_options: found {text!r:.100}, expected a JSON object, such as "

@@ -90,6 +90,9 @@ class BatchScorer:
             return column if texts_of(column) is not None else _stacked(column, manifest.input.shape, self.inputs)
         if has_all:
             columns = _chosen(batch, keys, wanted, "inputs")
+            if len({len(column) for column in columns.values()}) > 1:
+                lengths = {name: len(column) for name, column in columns.items()}
+                raise ValueError(f"found columns of {lengths!s:.200} rows, expected as many in each")
             if parts is not None:
                 return {part.name: _stacked(columns[part.name], part.shape, part.name) for part in parts}
             return np.stack([_stacked(columns[name], (), name) for name in wanted], axis=1)
@@ -130,7 +133,9 @@ def _chosen(batch: Any, keys: Sequence[Any], wanted: Sequence[str], where: str) 
 
 
 def _array(values: Any) -> Array:
-    """An array; of lists of different lengths one of objects."""
+    """An array; of lists of different lengths one of objects. Masked entries stay masked, to be refused."""
+    if isinstance(values, np.ma.MaskedArray):
+        return values
     try:
         return np.asarray(values)
     except ValueError:

@@ -13,6 +13,7 @@ from pydantic_core import from_json
 
 from demur.service.bundle import InputSpec
 from demur.service.format.json_names import NameTwice, check_names_once
+from demur.service.inference.frames import numbers_of
 
 from .errors import ScoringError
 from .inputs import MAX_CELL, Batch, Source, bounded_lines, checked_rows
@@ -84,9 +85,9 @@ def _example(line: Line, spec: InputSpec, path: Path) -> Any:
             "them with DEMUR_AUDIT_INPUTS=true"
         )
     try:
-        example = np.array(fields[INPUTS], np.float64)
-    except (ValueError, TypeError) as error:
-        raise ScoringError(f"{path}: line {number}: {INPUTS}: found no array of numbers ({error!s:.100})") from None
+        example = numbers_of(fields[INPUTS], INPUTS)
+    except ValueError as error:
+        raise ScoringError(f"{path}: line {number}: {error!s:.300}") from None
     if example.shape != spec.shape:
         raise ScoringError(f"{path}: line {number}: {INPUTS}: found shape {example.shape}, expected {spec.shape}")
     return example

@@ -14,7 +14,7 @@ from demur.service.inference.texts import texts_of
 
 from ..network.inputs import is_several, refuse_frames
 from ..runtime.arrays import Array
-from .loaders import Batches, check_loader, refuse_sparse
+from .loaders import Batches, check_loader, native, refuse_sparse
 from .texts import TextEncoder, TextExamples, texts_in
 
 BATCH_SIZE = 128
@@ -243,4 +243,4 @@ def _tensor(part: Any, where: str) -> Tensor:
 
 def _shared(array: Array) -> Tensor:
     """The same memory, or a copy of what torch cannot share: read-only arrays, as pandas gives, and reversed ones."""
-    return torch.as_tensor(np.require(array, requirements=["C", "W"]))
+    return torch.as_tensor(np.require(native(array), requirements=["C", "W"]))

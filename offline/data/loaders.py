@@ -5,6 +5,7 @@ import numbers
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -139,7 +140,7 @@ def _pair(batch: Any, where: str) -> tuple[Tensor, Tensor]:
     if not isinstance(batch, tuple | list) or len(batch) != 2 or not all(hasattr(item, "__array__") for item in batch):
         expected = f"expected a pair of tensors or arrays (inputs, targets){_remedy(batch)}"
         raise ValueError(f"{where}: found {_describe(batch)}, {expected}")
-    inputs, targets = (item.detach() if isinstance(item, Tensor) else torch.as_tensor(item) for item in batch)
+    inputs, targets = (item.detach() if isinstance(item, Tensor) else torch.as_tensor(native(item)) for item in batch)
     refuse_sparse(inputs, where)
     refuse_sparse(targets, where)
     if inputs.dim() < 1 or targets.dim() < 1 or len(inputs) != len(targets):
@@ -162,8 +163,17 @@ def _pair(batch: Any, where: str) -> tuple[Tensor, Tensor]:
     return inputs, targets
 
 
+def native(array: Any) -> Any:
+    """The array in a type that torch has: in the processor's byte order, and of at most 64 bits."""
+    kind = np.dtype(getattr(array, "dtype", None)).newbyteorder("=") if isinstance(array, np.ndarray) else None
+    return array if kind is None else array.astype(np.float64 if kind == np.longdouble else kind, copy=False)
+
+
 def refuse_sparse(tensor: Tensor, where: str) -> None:
     """`ValueError` for a tensor that is not stored whole."""
+    if tensor.is_nested or tensor.is_quantized:
+        found = "nested" if tensor.is_nested else "quantised"
+        raise ValueError(f"{where}: found a {found} tensor, expected a plain one of one shape, in float32")
     if tensor.layout != torch.strided:
         raise ValueError(f"{where}: found a tensor of layout {tensor.layout}, expected a dense one; give x.to_dense()")
     if tensor.is_meta:

@@ -219,6 +219,16 @@ def _is_negative(x: Tensor) -> Tensor:
     return (x < 0) | ((x == 0) & (1 / x.detach() < 0))
 
 
+def copysign(x: Tensor, other: Any) -> Tensor:
+    """|x| with the sign of the other, also of a zero."""
+    return torch.where(_is_negative(torch.as_tensor(other).to(x.dtype)), -torch.abs(x), torch.abs(x))
+
+
+def expm1(x: Tensor) -> Tensor:
+    """e^x - 1 = tanh(x / 2) (e^x + 1), of whose digits small x lose none."""
+    return torch.tanh(x / 2) * (torch.exp(x) + 1)
+
+
 def angle(x: Tensor) -> Tensor:
     """That of a number with the positive axis."""
     if x.is_complex():
@@ -230,6 +240,27 @@ def logaddexp(x: Tensor, other: Tensor) -> Tensor:
     """log(e^x + e^other) from the larger one, which exponentiates nothing that is large."""
     apart = torch.where(x == other, torch.zeros_like(x), x - other)  # two that are -inf are equal
     return torch.maximum(x, other) + F.softplus(-torch.abs(apart))
+
+
+def remainder(x: Any, other: Any) -> Any:
+    """x - floor(x / other) other, by the remainder of a truncated quotient, which is exact."""
+    if not (isinstance(x, Tensor) and x.is_floating_point()):
+        return torch.remainder(x, other)
+    left = torch.fmod(x, other)
+    return torch.where(_is_rounded_up(left, other), left + other, left)
+
+
+def floor_divide(x: Any, other: Any) -> Any:
+    """floor(x / other): of floating-point numbers from the exact remainder, as torch has it."""
+    if not (isinstance(x, Tensor) and x.is_floating_point()):
+        return torch.floor_divide(x, other)
+    left = torch.fmod(x, other)
+    return torch.round((x - left) / other) - _is_rounded_up(left, other).to(x.dtype)
+
+
+def _is_rounded_up(left: Tensor, other: Any) -> Tensor:
+    """Where a quotient that is truncated is more than its floor."""
+    return (left != 0) & ((left < 0) != (torch.as_tensor(other) < 0))
 
 
 WRITING = (
@@ -281,6 +312,11 @@ REPLACEMENTS: dict[Any, Callable[..., Any]] = {
     Tensor.arctan2: atan2,
     torch.angle: angle,
     Tensor.angle: angle,
+    **dict.fromkeys((torch.remainder, Tensor.remainder, Tensor.__mod__), remainder),
+    **dict.fromkeys((torch.floor_divide, Tensor.floor_divide, Tensor.__floordiv__), floor_divide),
+    **dict.fromkeys((torch.signbit, Tensor.signbit), _is_negative),
+    **dict.fromkeys((torch.copysign, Tensor.copysign), copysign),
+    **dict.fromkeys((torch.expm1, Tensor.expm1, torch.special.expm1), expm1),
     torch.logaddexp: logaddexp,
     Tensor.logaddexp: logaddexp,
 }

@@ -283,7 +283,7 @@ def _check_precision(model: nn.Module, form: OutputForm, mean: Tensor, inputs: T
         with torch.no_grad():
             args, kwargs = taken.arguments(inputs.to(takes) if inputs.is_floating_point() else inputs.clone())
             expected = form.take(own(*args, **kwargs)).double()
-    except RuntimeError:  # its own inputs have a type that the loader's have not: nothing to compare with
+    except (RuntimeError, ValueError):  # its own inputs have a type that the loader's have not: nothing to compare with
         return
     allowed = FROM_FLOAT64 if kind == torch.float64 else FROM_HALF
     difference = float((mean - expected).abs().max() / expected.abs().max().clamp(min=1e-12))
@@ -317,7 +317,7 @@ def runs_in_float64(model: nn.Module, x: Tensor) -> bool:
             out = model(x[:1].double() if x.is_floating_point() else x[:1])
     except torch.OutOfMemoryError:
         raise
-    except RuntimeError:
+    except (RuntimeError, ValueError):  # the second of recurrent layers, for inputs of another type than their weights
         return False
     return isinstance(out, Tensor) and out.dtype == torch.float64
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ..format.manifest_input import InputSpec
 from ..format.text import suggestion
 from ..inference.frames import places_alike
-from ..inference.parts import PartsError, check_names, packed
+from ..inference.parts import PartsError, by_parts, packed
 
 Array = npt.NDArray[Any]
 MAX_DEPTH = 32  # NumPy itself ends at 64
@@ -55,8 +55,7 @@ def array_from_named(values: Mapping[str, Any], spec: InputSpec, max_rows: int) 
     if spec.parts is None:
         raise InputError("inputs", "an object", "a list: the model has one input; of rows by name, [{...}, {...}]")
     try:
-        check_names(list(values), spec.parts, "inputs")
-        arrays = {}
+        values, arrays = by_parts(values, spec.parts, "inputs"), {}
         for part in spec.parts:
             field = f"inputs.{part.name}"
             if not isinstance(values[part.name], list):

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..format.manifest_input import InputSpec
-from ..inference.texts import MAX_CHARACTERS, TextError, TextReader, TextTooLong, check_texts
-from .arrays import Array, InputError, InputLimits, InputTooLarge, check_rows
+from ..inference.texts import MAX_CHARACTERS, TextError, TextReader, TextTooLong, Tokens, check_texts
+from .arrays import InputError, InputLimits, InputTooLarge, check_rows
 
 # What a request may have for each token that the network takes: many times what a token is long in any language. The
 # rest of a text is read too, and then left out: 40 texts of 100,000 characters take seconds.
 CHARACTERS_OF_A_TOKEN = 64
+# So many characters, and numbers of tokens, take no longer than handing them to a process.
+CHEAP_CHARACTERS, CHEAP_NUMBERS = 1024, 4096
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,11 @@ class PlainTexts:
     texts: Sequence[str]
     field: str
     plural: ClassVar[str] = "texts"
+
+    def cheap(self, reader: TextReader) -> bool:
+        """Whether reading them takes no time worth a process."""
+        numbers, characters = reader.length * len(self.texts), sum(map(len, self.texts))
+        return reader.linear and numbers <= CHEAP_NUMBERS and characters <= CHEAP_CHARACTERS
 
     def check(self, spec: InputSpec, limits: InputLimits) -> None:
         """Refuse texts for a model that takes numbers, none, too many, and too long ones: `InputError`."""
@@ -35,10 +42,10 @@ class PlainTexts:
             expected = f"at most {most} in all {len(self.texts)} texts: of each, the network takes {tokens} tokens"
             raise InputTooLarge(self.field, f"{found} characters", expected)
 
-    def table(self, reader: TextReader) -> Array:
-        """`Tokens.table` of the texts; raises `InputError`."""
+    def read(self, reader: TextReader) -> Tokens:
+        """The tokens of the texts; raises `InputError`."""
         with _as_input_errors():
-            return reader.read(self.texts, self.field).table()
+            return reader.read(self.texts, self.field)
 
 
 @contextmanager

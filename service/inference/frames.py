@@ -110,10 +110,13 @@ def numbers_of(values: Any, where: str) -> Array:
     """A column, a frame or an array as an array of numbers; `ValueError` for anything else, naming the first."""
     if isinstance(values, np.ma.MaskedArray) and values.mask.any():
         raise ValueError(f"{where}: found masked entries, expected numbers; fill what is missing")
-    if hasattr(values, "detach"):  # a tensor, wherever it is
-        values = values.detach().cpu()
     try:
+        if hasattr(values, "detach"):  # a tensor, wherever it is
+            values = values.detach().cpu().resolve_neg()
         array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
+    except (TypeError, RuntimeError) as error:  # as of a tensor that is sparse, nested, quantised, or of half precision
+        kind, reason = type(values).__name__, f"{error}".partition("\n")[0]
+        raise ValueError(f"{where}: found a {kind} that is no array ({reason:.100}), expected dense float32") from None
     except ValueError:
         raise ValueError(f"{where}: found entries of different lengths, expected an array of numbers") from None
     if array.dtype.kind in "fiub":

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from ..format.manifest_input import InputPart
 from ..format.text import suggestion
-from .frames import is_frame
+from .frames import is_frame, numbers_of, places_alike
 
 Array = npt.NDArray[Any]
 LARGEST_WHOLE = 2**24  # float32 holds all whole numbers up to this one
@@ -25,16 +25,19 @@ class PartsError(ValueError):
         return PartsError, (self.field, self.found, self.expected)
 
 
-def check_names(found: Sequence[str], parts: Sequence[InputPart], where: str) -> None:
-    """`PartsError` for inputs that are missing or not known."""
-    names = [part.name for part in parts]
-    unknown = [name for name in found if name not in names]
-    if unknown:
-        hint = suggestion(unknown[0], names)
-        raise PartsError(where, f"{unknown[0]!r:.80}{hint}", ", ".join(map(repr, names)))
-    missing = [name for name in names if name not in found]
-    if missing:
-        raise PartsError(where, f"no {missing[0]!r:.80}", ", ".join(map(repr, names)))
+def by_parts(named: Mapping[str, Any], parts: Sequence[InputPart], where: str) -> dict[str, Any]:
+    """The inputs by the names of their parts, which are compared as those of columns are (`places_alike`); raises
+    `PartsError` for inputs that are missing or not known."""
+    names, keys = [part.name for part in parts], list(named)
+    places = places_alike(keys, names)
+    known, expected = {place for alike in places for place in alike[:1]}, ", ".join(map(repr, names))
+    unknown = next((key for place, key in enumerate(keys) if place not in known), None)
+    if unknown is not None:
+        raise PartsError(where, f"{unknown!r:.80}{suggestion(unknown, names)}", expected)
+    missing = next((name for name, alike in zip(names, places, strict=True) if not alike), None)
+    if missing is not None:
+        raise PartsError(where, f"no {missing!r:.80}", expected)
+    return {name: named[keys[alike[0]]] for name, alike in zip(names, places, strict=True)}
 
 
 def packed(named: Mapping[str, Any], parts: Sequence[InputPart], where: str) -> Array:
@@ -43,12 +46,11 @@ def packed(named: Mapping[str, Any], parts: Sequence[InputPart], where: str) -> 
     Raises `PartsError` for missing or unknown names, other shapes, unequal lengths, and whole numbers that float32 does
     not hold.
     """
-    check_names(list(named), parts, where)
-    found = []
+    named, found = by_parts(named, parts, where), []
     for part in parts:
         if is_frame(named[part.name]):
             raise PartsError(f"{where}[{part.name!r}]", "a data frame", "an array, such as of frame.to_numpy()")
-        values = np.asarray(named[part.name])
+        values = numbers_of(named[part.name], f"{where}[{part.name!r}]")
         if values.shape[1:] != part.shape or not len(values):
             expected = f"(batch of at least 1, {', '.join(map(str, part.shape))})"
             raise PartsError(f"{where}[{part.name!r}]", f"shape {values.shape}", expected)

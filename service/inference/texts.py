@@ -1,6 +1,7 @@
 """Texts -> the whole numbers that a network takes, by the tokenizer of its bundle."""
 
 import hashlib
+import json
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,13 @@ NEED_TOKENIZERS = "texts need the package tokenizers: pip install tokenizers"
 # All of a text is read before it is cut to the network's length: of many megabytes, for seconds.
 MAX_CHARACTERS = 100_000
 KINDS: tuple[TokenKind, ...] = get_args(TokenKind)
+# Parts of tokenizers that take a time in proportion to a text, whatever stands in it; others run patterns of the file.
+LINEAR = {
+    *("BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "Strip", "StripAccents", "Sequence"),
+    *("BertPreTokenizer", "ByteLevel", "Digits", "Metaspace", "Punctuation", "Whitespace", "WhitespaceSplit"),
+    *("BPE", "Unigram", "WordLevel", "WordPiece", "BertProcessing", "RobertaProcessing", "TemplateProcessing"),
+}
+LONGEST_WORD, LONGEST_TEMPLATE = 200, 10_000  # what WordPiece searches in, and a template's JSON; characters
 MAX_NAMED = 3  # texts named in warnings; the others are counted
 
 
@@ -82,7 +90,8 @@ class Tokens:
 class TextReader:
     """The tokenizer of a bundle, which makes `length` tokens of each text, `most` of them its own. Thread-safe.
 
-    identity: what no other tokenizer, and no other length, has.
+    identity: what no other tokenizer, and no other length, has. linear: no text takes it much longer than others of its
+    length.
     """
 
     def __init__(self, data: bytes, length: int) -> None:
@@ -99,6 +108,7 @@ class TextReader:
         if filled.get("length") != length or not 0 < self.most <= length:
             found = self.most or None, filled.get("length")
             raise TokenizerError(f"found truncation and padding to {found}, expected at most, and exactly, {length}")
+        self.linear = _is_linear(json.loads(data))
         self.read([""], "")  # a tokenizer that cannot cut so short says so here
 
     def read(self, texts: Sequence[str], field: str) -> Tokens:
@@ -137,6 +147,17 @@ def tokenizer_of(data: bytes) -> "Tokenizer":
         if not _is_of_package(error):
             raise
         raise TokenizerError(f"found no tokenizer ({' '.join(str(error).split()):.150})") from None
+
+
+def _is_linear(content: dict[str, Any]) -> bool:
+    template, stride = content.get("post_processor"), (content.get("truncation") or {}).get("stride")
+    parts = [content["model"], content.get("normalizer"), content.get("pre_tokenizer"), template]
+    while parts:
+        part = parts.pop() or {"type": "Sequence"}
+        if part.get("type") not in LINEAR or part.get("max_input_chars_per_word", 0) > LONGEST_WORD:
+            return False
+        parts += [one for name in ("normalizers", "pretokenizers", "processors") for one in part.get(name, ())]
+    return not stride and len(json.dumps(template)) <= LONGEST_TEMPLATE
 
 
 def _is_of_package(error: BaseException) -> bool:

@@ -1,5 +1,5 @@
 """Read a body, and decode it on the event loop if that is quick; otherwise numbers in a thread, images in a process.
-Texts are always read in a process: what a tokenizer takes is known to nobody."""
+So are texts, unless they are short and their tokenizer has no parts of unknown cost."""
 
 import asyncio
 import contextlib
@@ -81,8 +81,11 @@ async def decode_texts(
     """
     reader = predictor.reader
     assert reader is not None
-    async with _until(request, deadline):
-        tokens = await runtime.text_decoders.tokens(texts, reader)
+    if texts.cheap(reader):
+        tokens = texts.read(reader)
+    else:
+        async with _until(request, deadline):
+            tokens = await runtime.text_decoders.tokens(texts, reader)
     return tokens.array(predictor.manifest.input), tokens.warnings(texts.field)
 
 

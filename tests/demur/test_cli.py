@@ -201,6 +201,7 @@ BAD_OPTIONS = [
     ("--temperature", "0", "temperature: "),
     ("--selection-options", "{", "selection_options: found '{', expected a JSON object"),
     ("--selection-options", "3", "selection_options: "),
+    ("--selection-options", '{"live_only": true, "live_only": false}', "selection_options: found "),
 ]
 
 

@@ -163,6 +163,13 @@ def test_a_level_that_is_none_is_told_in_its_own_word(classifier: Any, level: An
         classifier[-1].predict_set(X[:5], level)
 
 
+@pytest.mark.parametrize("factor", [1e30, 1e39, 1e290])
+def test_what_the_network_cannot_compute_is_refused(classifier: Any, factor: float) -> None:
+    for ask in ("predict", "predict_proba", "is_rejected", "score_samples"):
+        with pytest.raises(ValueError, match=r"too large for float32|not finite"):
+            getattr(classifier[-1], ask)(X[:5] * factor * 1e10)
+
+
 @pytest.mark.parametrize("state", range(3))
 def test_the_only_example_of_a_class_is_learnt_from(state: int) -> None:
     classes = np.where(SIGNAL[:80] > 0, "b", "a")

@@ -84,6 +84,18 @@ def test_a_request_has_them_by_name(synthetic: Synthetic, client: Client) -> Non
     np.testing.assert_allclose(list(found["logit_mean"].values()), expected[0], rtol=1e-3, atol=1e-5)
 
 
+def test_white_space_around_names_does_not_count(synthetic: Synthetic, client: Client) -> None:
+    listed = {name: np.asarray(values).tolist() for name, values in NAMED.items()}
+    odd = {f" {name} ": values for name, values in listed.items()}
+    answers = [client.predict({"inputs": named}) for named in (listed, odd)]
+    assert answers[0].json()["predictions"] == answers[1].json()["predictions"]
+    predictor = Predictor.load(synthetic.path)
+    plain, spaced = (predictor.predict({k: np.array(v) for k, v in named.items()}).mean for named in (listed, odd))
+    np.testing.assert_array_equal(plain, spaced)
+    twice = {**odd, **{f"{name}  ": values for name, values in listed.items()}}
+    problem(client.predict({"inputs": twice}), 422, "input")
+
+
 def test_the_client_sends_a_mapping_of_arrays() -> None:
     content, kind = encode_inputs(NAMED)
     assert kind == "application/json"

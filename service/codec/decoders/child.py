@@ -47,7 +47,7 @@ def _answer(readers: dict[str, TextReader], given: Any, *arguments: Any) -> Answ
     """The array, or the error that says what is wrong with the images or texts."""
     try:
         if isinstance(given, PlainTexts):
-            return given.table(readers[arguments[0]])
+            return given.read(readers[arguments[0]]).table()
         array: Answer = given.array(*arguments)
         return array
     except (InputError, FormError, FormFieldError) as error:

@@ -346,6 +346,19 @@ def test_what_is_refused(batch: dict[str, np.ndarray], problem: str, table: Pred
         BatchScorer(table.path)(batch)
 
 
+def test_columns_of_different_lengths_are_told(table: Predictor) -> None:
+    with pytest.raises(ValueError, match=r"found columns of {'a': 2, 'b': 1, .* rows, expected as many in each"):
+        BatchScorer(table.path)({"a": [1.0, 2.0], "b": [1.0], "c": [1.0], "d": [1.0]})
+
+
+def test_masked_entries_are_refused(table: Predictor) -> None:
+    masked = np.ma.array(np.ones((2, 4)), mask=[[False] * 3 + [True], [False] * 4])
+    features = dict(zip("abcd", masked.T, strict=True))
+    for batch in ({"inputs": masked}, features):
+        with pytest.raises(ValueError, match="found masked entries, expected numbers"):
+            BatchScorer(table.path)(batch)
+
+
 def test_a_missing_column_to_keep_and_an_infinite_output_are_told(table: Predictor) -> None:
     with pytest.raises(ValueError, match="keep: found no column 'id', expected columns of the batch: 'inputs'"):
         BatchScorer(table.path, keep=["id"])({"inputs": INPUTS})

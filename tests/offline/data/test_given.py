@@ -22,6 +22,9 @@ FORMS: dict[str, Any] = {
     "arrays": (INPUTS, TARGETS),
     "tensors": (torch.as_tensor(INPUTS), torch.as_tensor(TARGETS)),
     "mixed": (INPUTS.astype(np.float32), torch.as_tensor(TARGETS)),
+    "the other byte order": (INPUTS.astype(">f4"), TARGETS.astype(">i8")),
+    "more than 64 bits": (INPUTS.astype(np.longdouble), TARGETS),
+    "batches in the other byte order": [(INPUTS.astype(">f8"), TARGETS.astype(">i4"))],
     "small integers": (INPUTS, TARGETS.astype(np.int8)),
     "a list": [INPUTS, TARGETS],
     "a frame": (FRAME, pd.Series(TARGETS)),
@@ -120,3 +123,20 @@ def test_a_fit_takes_frames_and_keeps_the_names_of_their_columns(tmp_path: Path)
 def test_lists_of_unequal_length_are_told_to_be_lists() -> None:
     with pytest.raises(ValueError, match="found lists, expected arrays"):
         given_data(([[1, 2], [3]], [0, 1]), "data")
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.quint8), "found a quantised tensor"),
+        (lambda x: torch.nested.nested_tensor([x[0], x[1], x[2, :1]]), "found a nested tensor"),
+        (lambda x: x.to_sparse(), "found a tensor of layout torch.sparse_coo"),
+    ],
+    ids=["quantised", "nested", "sparse"],
+)
+@pytest.mark.filterwarnings("ignore")  # of torch: such tensors are no longer made, or not yet
+def test_layouts_that_no_fit_takes_are_named(make: Any, words: str) -> None:
+    inputs = make(torch.as_tensor(INPUTS).float())
+    for data in ((inputs, torch.as_tensor(TARGETS)), [(inputs, torch.as_tensor(TARGETS))]):
+        with pytest.raises(ValueError, match=words):
+            pairs(data)

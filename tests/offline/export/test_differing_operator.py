@@ -52,6 +52,8 @@ def test_types_that_numpy_does_not_have_end_the_search() -> None:
         torch.tanh,
         pytest.param(lambda x: x.sort(-1).values, marks=pytest.mark.slow),
         pytest.param(lambda x: torch.atan2(x, 0 * x - 1), marks=pytest.mark.slow),
+        pytest.param(lambda x: x % 0.1 + x // 0.1, marks=pytest.mark.slow),
+        pytest.param(lambda x: torch.expm1(1e-8 * x) * 1e8 + x.copysign(x - 1), marks=pytest.mark.slow),
     ],
 )
 def test_what_is_computed_alike_is_not(function: Callable[[Tensor], Tensor]) -> None:

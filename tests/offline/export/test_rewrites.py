@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from demur.offline.export.rewrites import Rewrites, angle, atan2, logaddexp
+from demur.offline.export.rewrites import Rewrites, angle, atan2, floor_divide, logaddexp, remainder
 
 EDGES = torch.tensor([0.0, 1e-30, 1e-8, 0.3, 1.0, 2.5, 87.0, 90.0, 104.0, 1e5, 1e19])
 VALUES = torch.cat([EDGES, -EDGES])  # both zeros
@@ -25,6 +25,44 @@ def test_functions_of_two(replacement: Callable[..., Tensor], function: Callable
         for f in (replacement, function)
     )
     torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+TENTHS = torch.arange(-400, 401) / 10
+
+
+@pytest.mark.parametrize("divisor", [0.1, 0.7, -0.3, 1.0, 7.0, torch.inf, TENTHS[1:] + 0.05])
+@pytest.mark.parametrize(
+    ("replacement", "function"), [(remainder, torch.remainder), (floor_divide, torch.floor_divide)]
+)
+def test_remainders_and_quotients_at_multiples(
+    replacement: Callable[..., Tensor], function: Callable[..., Tensor], divisor: float | Tensor
+) -> None:
+    values = TENTHS[1:]
+    torch.testing.assert_close(replacement(values, divisor), function(values, divisor), rtol=0, atol=0, equal_nan=True)
+    whole = torch.arange(-9, 9)
+    torch.testing.assert_close(replacement(whole, 4), function(whole, 4))
+
+
+def test_signs_count_those_of_zeros() -> None:
+    with Rewrites():
+        found = torch.signbit(VALUES), torch.copysign(*PAIRS), PAIRS[0].copysign(-0.0)
+    torch.testing.assert_close(found, (torch.signbit(VALUES), torch.copysign(*PAIRS), PAIRS[0].copysign(-0.0)))
+
+
+def test_small_exponents_keep_their_digits() -> None:
+    values = torch.cat([VALUES, torch.linspace(-3, 3, 101)])
+    with Rewrites():
+        found = torch.expm1(values), values[1:].expm1()
+    torch.testing.assert_close(found, (torch.expm1(values), torch.expm1(values[1:])), rtol=2e-6, atol=0)
+
+
+def test_operators_are_replaced_too() -> None:
+    def all_of(x: Tensor) -> list[Tensor]:
+        return [x % 0.7, x // 0.7, x.remainder(0.7), x.floor_divide(0.7), torch.remainder(x, 0.7), 7 % x, 7 // x]
+
+    with Rewrites():
+        found = all_of(TENTHS[401:])
+    torch.testing.assert_close(found, all_of(TENTHS[401:]), rtol=0, atol=0)
 
 
 def test_arguments_may_be_named_as_torch_names_them() -> None:

@@ -4,6 +4,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -286,6 +287,26 @@ def test_a_compiled_module_is_the_module_it_was_made_of(tmp_path: Path) -> None:
     inputs = data()[0][0][:3]
     mean, _ = reference.full_jacobian(net, inputs)
     np.testing.assert_allclose(Predictor.load(folder).predict(inputs.numpy()).mean, mean, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM, nn.RNN])
+def test_a_recurrent_layer_behind_a_cast_runs_in_float32_alone(kind: Any, tmp_path: Path) -> None:
+    """Torch's own error for it is of another kind than for other layers."""
+
+    class Recurrent(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.last = kind(2, 5, batch_first=True), nn.Linear(5, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            outputs: Tensor = self.last(self.layer(x.float().unflatten(1, (2, 2)))[0][:, -1])
+            return outputs
+
+    torch.manual_seed(0)
+    assert not runs_in_float64(Recurrent(), data()[0][0])
+    if kind is nn.GRU:
+        config = FitConfig(selection="last-layer", prior_precision=1.0)
+        fit_bundle(Recurrent(), data(), tmp_path / "bundle", calibration_loader=data(4), config=config)
 
 
 def test_a_trial_in_float64_leaves_everything_as_it_was() -> None:

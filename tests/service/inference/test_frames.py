@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from demur.service.inference.frames import frame_array, frame_columns, is_frame, numbers_of, places_by_name
 from demur.service.inference.predictor import Prediction, Predictor
@@ -117,3 +118,25 @@ def test_predictions_have_labels_and_a_frame(classification: Synthetic, regressi
     table = values.to_frame()
     assert table.columns[:2].tolist() == ["mean_0", "mean_1"]
     np.testing.assert_array_equal(table["std_1"], values.std[:, 1])  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: x.bfloat16(),
+        lambda x: x.to_sparse(),
+        lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.quint8),
+        lambda x: torch.nested.nested_tensor([x[0], x[0, :1]]),
+    ],
+    ids=["bfloat16", "sparse", "quantised", "nested"],
+)
+@pytest.mark.filterwarnings("ignore")  # of torch: such tensors are no longer made, or not yet
+def test_a_tensor_that_is_no_array_is_told_so(make: Any) -> None:
+    with pytest.raises(ValueError, match=r"^inputs: found a Tensor that is no array .*, expected dense float32"):
+        numbers_of(make(torch.ones(2, 3)), "inputs")
+
+
+def test_tensors_that_are_arrays_are_taken() -> None:
+    x = torch.ones(2, 3, requires_grad=True)
+    for tensor in (x, x.detach()[:, ::2], torch.view_as_complex(torch.ones(3, 2)).conj().imag):
+        assert numbers_of(tensor, "inputs").shape == tuple(tensor.shape)
