@@ -100,18 +100,19 @@ def _array_from_objects(objects: Sequence[Any], spec: InputSpec, max_rows: int) 
     for i, found in enumerate(objects):
         if type(found) is not dict:
             raise InputError(f"inputs[{i}]", f"{found!r:.60}", "an object, as before it")
-        row = found
-        if any(name not in found for name in names):
+        try:
+            rows.append([found[name] for name in names])
+            continue
+        except KeyError:  # some names stand otherwise there, or nowhere
             values, places = list(found.values()), places_alike(list(found), names)
-            row = {name: values[alike[0]] for name, alike in zip(names, places, strict=True) if len(alike) == 1}
-        missing = next((name for name in names if name not in row), None)
+        missing = next((name for name, alike in zip(names, places, strict=True) if len(alike) != 1), None)
         if missing is not None:
             raise InputError(
                 f"inputs[{i}].{missing:.80}",
                 f"nothing{suggestion(missing, [name for name in found if name not in names])}",
                 "a number",
             )
-        rows.append([row[name] for name in names])
+        rows.append([values[place] for (place,) in places])
     try:
         return _array_from_lists(rows, spec, max_rows, "inputs")
     except InputError as error:
