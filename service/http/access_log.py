@@ -17,6 +17,8 @@ log = logging.getLogger(ACCESS)
 def log_request(scope: Scope, status: int, seconds: float, size: int, complete: bool = True) -> None:
     """Say who asked for what, without the query, which may hold a key; how it was answered, in which time, with how
     many bytes, and whether the client was still there then; and which key and model took part."""
+    if not log.isEnabledFor(logging.INFO):
+        return
     client, steps, state = scope.get("client"), scope.get(STEPS), scope.get("state") or {}
     model = steps.model if isinstance(steps, Steps) else None
     asked = {
