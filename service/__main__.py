@@ -31,7 +31,7 @@ from .models.folders import bundles_in
 from .models.loading import load_named
 from .monitoring.audit_file import AuditFileError, open_audit
 from .process.forced_exit import ForcedExit
-from .process.listening import check_open_files
+from .process.listening import too_few_files
 from .process.logs import log_config
 from .process.server import build_server
 from .process.supervisor import METRICS_FOLDER, listener, supervise
@@ -101,7 +101,8 @@ def serve(
         _check_grpc(settings)
         _check_traces(settings)
         _check_workers(settings)
-        _check_open_files()
+        if (problem := too_few_files()) is not None:
+            _fail(problem)
         if settings.uris:
             logging.config.dictConfig(log_config(settings))  # what is fetched is told as everything else
             fetch_bundles(settings)
@@ -241,13 +242,6 @@ def _check_levels(settings: Settings) -> None:
         if folder.is_dir() and not (folder / MANIFEST).exists() and (inside := bundles_in(folder)):
             problem = f"is no bundle, but holds {len(inside)}"
             raise BundleError(folder, problem, f"serve them all with --models {folder}, or name {inside[0]}")
-
-
-def _check_open_files() -> None:
-    try:
-        check_open_files()
-    except ValueError as error:
-        _fail(str(error))
 
 
 def _check_metrics_folder() -> None:

@@ -27,14 +27,15 @@ class OutOfDescriptors(Exception):
     """Connections wait, and the process may open no more file descriptors."""
 
 
-def check_open_files() -> None:
-    """Raises `ValueError` where the process may open too few files."""
+def too_few_files() -> str | None:
+    """What to say where the process may open too few files; None where it may open enough."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    if hard != resource.RLIM_INFINITY and hard < LEAST_FILES:
-        raise ValueError(
-            f"open files: found a limit of {hard}, expected at least {LEAST_FILES}, and better {MOST_FILES}: each "
-            "connection is one; raise it where the service is started (ulimit -n, LimitNOFILE=, --ulimit nofile=)"
-        )
+    if hard == resource.RLIM_INFINITY or hard >= LEAST_FILES:
+        return None
+    return (
+        f"open files: found a limit of {hard}, expected at least {LEAST_FILES}, and better {MOST_FILES}: each "
+        "connection is one; raise it where the service is started (ulimit -n, LimitNOFILE=, --ulimit nofile=)"
+    )
 
 
 def most_connections() -> int:
