@@ -19,7 +19,7 @@ from pydantic import (
 from demur.service.format.manifest import MAX_MODEL_NAME, MAX_VERSION, Task
 from demur.service.format.text import checked_segment, suggestion
 from demur.service.format.validation import in_one_line, refused_value
-from demur.service.maths.scores import FEATURE_SCORES, SCORES_OF, ScoreName
+from demur.service.maths.scores import DISTANCE, ScoreName
 
 # These take the last layer or every layer: the size is what they may have at most.
 WholeStrategyName = Literal["last-layer", "all"]
@@ -215,11 +215,11 @@ class FitConfig(BaseModel):
 
     @model_validator(mode="after")
     def _check_score(self) -> "FitConfig":
-        joined = () if self.likelihood == "regression" else (SURPRISE,)
-        known = [DEFAULT_SCORE, *SCORES_OF[self.likelihood], *FEATURE_SCORES, *joined]
+        own = ("epistemic_std",) if self.likelihood == "regression" else ("predictive_entropy", SURPRISE)
+        known = (DEFAULT_SCORE, *own, DISTANCE.name)
         if self.score not in known:
             raise ValueError(f"score: found {self.score!r} for a {self.likelihood}, expected one of {', '.join(known)}")
-        if self.score in (*FEATURE_SCORES, SURPRISE) and not self.added_weights:
+        if self.score in (DISTANCE.name, SURPRISE) and not self.added_weights:
             raise ValueError(f"score: found {self.score!r} without added_weights, expected added_weights=True with it")
         return self
 

@@ -33,13 +33,10 @@ from demur.offline.laplace.scoring import largest_surprise
 from demur.service.inference.graph import GraphOutputs
 from demur.service.inference.prediction import Predictive
 from demur.service.inference.predictor import Predictor
-from demur.service.maths.predictive import class_probabilities
-from demur.service.maths.score_outputs import ClassOutputs
-from demur.service.maths.scores import CLASSIFICATION_SCORES, FEATURE_SCORES, Scoring
+from demur.service.maths.predictive import class_probabilities, entropy, softmax
 from demur.service.maths.surprise import LargestSurprise
 
 Array = npt.NDArray[Any]
-PLAIN = ("predictive_entropy", "energy", "max_logit")
 ACCEPTED = 0.95
 SEEDS, BATCH, ROUNDS = 3, 50, 300
 SIZE = 750
@@ -68,31 +65,40 @@ def rates(usual: Array, foreign: Array) -> dict[str, float]:
 
 
 class Scored:
-    """One bundle, and what the scores are made of for any inputs; each set of images is read once."""
+    """One bundle, and its single scores of any inputs; each set of images is read once."""
 
     def __init__(self, predictor: Predictor, held_out: HeldOut) -> None:
         self._predictor = predictor
         tuning, _ = held_out.split(TUNING_SHARE, CONFIG.seed)
-        self.ordinary = self.outputs(tuning.inputs)
-
-    def outputs(self, inputs: Tensor) -> ClassOutputs:
-        """Mean, variance, probabilities and distance."""
-        found = GraphOutputs.concatenate([self._predictor.graph.outputs(x.numpy()) for x in torch.split(inputs, BATCH)])
-        manifest = self._predictor.manifest
-        plain = manifest.map_temperature
-        probabilities = class_probabilities(found.mean, found.variance, manifest.temperature, manifest.link, plain)
-        return ClassOutputs(found.mean, found.variance, probabilities, plain, found.features)
-
-    def default(self) -> LargestSurprise:
-        """The default score."""
-        default = largest_surprise(self.ordinary)
+        default = largest_surprise(self.singles(self.outputs(tuning.inputs)))
         assert default is not None
-        return default
+        self.default = default
+
+    def outputs(self, inputs: Tensor) -> GraphOutputs:
+        """What the graph gives."""
+        return GraphOutputs.concatenate([self._predictor.graph.outputs(x.numpy()) for x in torch.split(inputs, BATCH)])
+
+    def singles(self, outputs: GraphOutputs) -> dict[str, Array]:
+        """The scores of which the default is made."""
+        manifest = self._predictor.manifest
+        both = class_probabilities(outputs.mean, outputs.variance, manifest.temperature, manifest.link)
+        return {"predictive_entropy": entropy(both[0]), **outputs.features}
+
+    def scores(self, outputs: GraphOutputs) -> dict[str, Array]:
+        """Every score by its name, those of the plain network among them."""
+        singles = self.singles(outputs)
+        return {**singles, "surprise": self.default.scored(singles)[0], **plain_scores(outputs.mean)}
 
 
-def _plain(outputs: ClassOutputs) -> ClassOutputs:
-    variance = np.zeros_like(outputs.variance)
-    return ClassOutputs(outputs.mean, variance, class_probabilities(outputs.mean, variance, 1.0), 1.0)
+def plain_scores(mean: Array) -> dict[str, Array]:
+    """Of the network without a posterior: entropy, energy (Liu et al., NeurIPS 2020) and the negative largest logit
+    (Hendrycks et al., ICML 2022)."""
+    logits = np.asarray(mean, np.float64)
+    return {
+        "plain predictive_entropy": entropy(softmax(logits)),
+        "plain energy": -np.logaddexp.reduce(logits, axis=1),
+        "plain max_logit": -logits.max(axis=1),
+    }
 
 
 def one_network(name: str, seed: int, scale: frontier.Scale, tag: str, settings: Settings) -> dict[str, Any]:
@@ -106,9 +112,13 @@ def one_network(name: str, seed: int, scale: frontier.Scale, tag: str, settings:
     fit_bundle(model, loader, folder, calibration_loader=[problem.held_out], config=own)
     predictor = Predictor.load(folder, threads=1)
     scored = Scored(predictor, HeldOut(*problem.held_out))
-    usual, default = scored.outputs(problem.tests["usual"]), scored.default()
-    sets = {label: _rates(default, usual, scored.outputs(x)) for label, x in foreign_data(problem).items()}
-    return {"network": name, "microseconds": _microseconds(usual, default), "sets": sets}
+    outputs = scored.outputs(problem.tests["usual"])
+    usual = scored.scores(outputs)
+    sets = {}
+    for label, x in foreign_data(problem).items():
+        foreign = scored.scores(scored.outputs(x))
+        sets[label] = {score: rates(usual[score], foreign[score]) for score in usual}
+    return {"network": name, "microseconds": _microseconds(outputs, scored.default), "sets": sets}
 
 
 def _kept(name: str, seed: int, scale: frontier.Scale, tag: str, settings: Settings) -> dict[str, Any]:
@@ -117,18 +127,7 @@ def _kept(name: str, seed: int, scale: frontier.Scale, tag: str, settings: Setti
     return run_once(f"scores-{name}-{seed}-{tag}", asdict(scale), made)
 
 
-def _rates(default: LargestSurprise, usual: ClassOutputs, foreign: ClassOutputs) -> dict[str, dict[str, float]]:
-    scorings: dict[str, Scoring] = {**CLASSIFICATION_SCORES, **FEATURE_SCORES, "surprise": default}
-    found = {name: _told(scoring, usual, foreign) for name, scoring in scorings.items()}
-    plain = {name: _told(CLASSIFICATION_SCORES[name], _plain(usual), _plain(foreign)) for name in PLAIN}
-    return found | {f"plain {name}": rate for name, rate in plain.items()}
-
-
-def _told(scoring: Scoring, usual: ClassOutputs, foreign: ClassOutputs) -> dict[str, float]:
-    return rates(scoring.scored(usual)[0], scoring.scored(foreign)[0])
-
-
-def _microseconds(usual: ClassOutputs, default: LargestSurprise) -> dict[str, float]:
+def _microseconds(usual: GraphOutputs, default: LargestSurprise) -> dict[str, float]:
     """What everything after the graph takes for a batch of 1: with one score, and the default."""
     features = {name: scores[:1] for name, scores in usual.features.items()}
     outputs = GraphOutputs(usual.mean[:1], usual.variance[:1], features)

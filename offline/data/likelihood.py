@@ -14,8 +14,7 @@ from demur.service.format.manifest import Task
 from demur.service.inference.graph import GraphOutputs
 from demur.service.inference.prediction import Prediction, Predictive
 from demur.service.maths.predictive import Link, label_log_likelihood, link_approx, predictive_std
-from demur.service.maths.score_outputs import NO_FEATURES
-from demur.service.maths.scores import EPISTEMIC_STD, PREDICTIVE_ENTROPY, Scoring
+from demur.service.maths.scores import EPISTEMIC_STD, NO_FEATURES, PREDICTIVE_ENTROPY, Scoring
 
 from ..runtime.arrays import Array
 

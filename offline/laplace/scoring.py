@@ -11,17 +11,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from demur.service.inference.prediction import finite_rows
-from demur.service.maths.predictive import class_probabilities
 from demur.service.maths.score_distribution import ScoreDistribution
-from demur.service.maths.score_outputs import ClassOutputs, class_outputs
-from demur.service.maths.scores import FEATURE_SCORES, PREDICTIVE_ENTROPY, SCORES, Scoring
+from demur.service.maths.scores import DISTANCE, PREDICTIVE_ENTROPY, SCORES, Scoring
 from demur.service.maths.surprise import Component, LargestSurprise
 
 from ..config import DEFAULT_SCORE, SURPRISE
 from ..data.likelihood import Classification, Likelihood
 from ..runtime.arrays import Array
 
-DISTANCE = "distance"
 # Nearer than all but 5 % of the held-out data, the probabilities tell better (CIFAR-100 for CIFAR-10: AUROC 0.73 with
 # all of the distance, 0.77 so).
 LEAST_DISTANCE = math.log(20)
@@ -42,21 +39,20 @@ def choose_score(name: str, likelihood: Likelihood, tuned: HeldOutOutputs | None
 
     tuned: the outputs of the tuning half, if there is one.
     """
-    measures = tuned is not None and DISTANCE in tuned.features
-    if name in (DISTANCE, SURPRISE) and not measures:
+    measures = tuned is not None and DISTANCE.name in tuned.features
+    if name in (DISTANCE.name, SURPRISE) and not measures:
         raise ValueError(
             f"score: found {name!r} for a network without a layer that added weights could read, expected another score"
         )
     if name == DEFAULT_SCORE and not measures:
         return None
-    by_default = SURPRISE if isinstance(likelihood, Classification) else DISTANCE
+    by_default = SURPRISE if isinstance(likelihood, Classification) else DISTANCE.name
     wanted = by_default if name == DEFAULT_SCORE else name
     if wanted in SCORES:
         return SCORES[wanted]
     assert tuned is not None  # since it measures
     assert isinstance(likelihood, Classification)  # `FitConfig` refuses others
-    ordinary = outputs_of(likelihood, tuned)
-    joined = None if ordinary is None else largest_surprise(ordinary)
+    joined = largest_surprise(singles_of(likelihood, tuned))
     if joined is None and name == SURPRISE:
         raise ValueError(
             "score='surprise': found neither entropies nor distances that differ between held-out examples and are "
@@ -65,23 +61,20 @@ def choose_score(name: str, likelihood: Likelihood, tuned: HeldOutOutputs | None
     return joined
 
 
-def largest_surprise(ordinary: ClassOutputs) -> LargestSurprise | None:
+def largest_surprise(ordinary: Mapping[str, Array]) -> LargestSurprise | None:
     """Surprise in two ways, what the probabilities say and how far the input is; None where neither tells anything."""
     parts: list[Component] = []
-    for score, least in ((PREDICTIVE_ENTROPY, 0.0), (FEATURE_SCORES[DISTANCE], LEAST_DISTANCE)):
+    for score, least in ((PREDICTIVE_ENTROPY, 0.0), (DISTANCE, LEAST_DISTANCE)):
         if (distribution := ScoreDistribution.of(score.scored(ordinary)[0])) is not None:
             parts.append(Component(score, distribution, least if parts else 0.0))
     return LargestSurprise(tuple(parts)) if parts else None
 
 
-def outputs_of(likelihood: Classification, found: HeldOutOutputs) -> ClassOutputs | None:
-    """What the scores are made of, in the precision of the service; without what is not finite; None for no rows."""
+def singles_of(likelihood: Classification, found: HeldOutOutputs) -> dict[str, Array]:
+    """The single scores by name, in the precision of the service; without the rows of what is not finite."""
     with np.errstate(over="ignore"):
         mean, variance = found.mean.astype(np.float32), found.variance.astype(np.float32)
     finite = finite_rows(mean, variance, *(scores[:, np.newaxis] for scores in found.features.values()))
-    if not finite.any():
-        return None
-    mean, variance, temperature = mean[finite], variance[finite], likelihood.temperature
-    features = {name: scores[finite] for name, scores in found.features.items()}
-    probabilities = class_probabilities(mean, variance, temperature, likelihood.link)
-    return class_outputs(mean, variance, probabilities, temperature, features, likelihood.link)
+    total = likelihood.predict(mean[finite], variance[finite]).total
+    assert total is not None  # of a classification
+    return {PREDICTIVE_ENTROPY.name: total, **{name: scores[finite] for name, scores in found.features.items()}}

@@ -8,7 +8,7 @@ from torch import Tensor
 from demur.service.bundle import RejectedShare
 from demur.service.inference.graph import NetworkError, NetworkFailed
 from demur.service.inference.predictor import Predictor
-from demur.service.maths.scores import FEATURE_SCORES
+from demur.service.maths.scores import DISTANCE
 
 from ..config import DEFAULT_SCORE, SURPRISE, FitConfig
 from ..data.foreigners import FOREIGN_EXAMPLES, obvious_foreigners
@@ -72,7 +72,7 @@ def _remedy(name: str, config: FitConfig) -> str:
     """What a user can do, of what is not asked for yet."""
     scaled = name.startswith("scaled")
     check_range = "check the range of inputs before the model, or " if scaled else ""
-    if config.added_weights and config.score in (DEFAULT_SCORE, SURPRISE, *FEATURE_SCORES):
+    if config.added_weights and config.score in (DEFAULT_SCORE, SURPRISE, DISTANCE.name):
         return f"{check_range}let the distance read other layers (added_weights with their paths), or live with it"
     if config.likelihood == "regression" and not config.added_weights:
         searched = config.prior_precision in ("budget", None)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ..maths.predictive import Link
-from ..maths.scores import SCORES_OF, FeatureScoreName
+from ..maths.scores import FeatureScoreName
 from .manifest_input import LARGEST, InputSpec
 from .manifest_parts import (
     AddedWeights,
@@ -107,8 +107,9 @@ class Manifest(Part):
         return self.class_names or tuple(map(str, range(self.outputs)))
 
     def _check_calibration(self) -> None:
-        calibration, singles = self.calibration, (*SCORES_OF[self.task], *self.feature_scores)
-        names = singles if self.task == "regression" else (*singles, "surprise")
+        calibration, regression = self.calibration, self.task == "regression"
+        singles = ("epistemic_std" if regression else "predictive_entropy", *self.feature_scores)
+        names = singles if regression else (*singles, "surprise")
         parts = all(part.name in singles for part in calibration.parts or ())
         sets = (calibration.outcomes.set_score is not None) == (self.task == "classification")
         check_fields(

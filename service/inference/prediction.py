@@ -10,9 +10,16 @@ import numpy.typing as npt
 from ..bundle import Manifest
 from ..maths.disagreement import COMPARED
 from ..maths.prediction_sets import LIKELY
-from ..maths.predictive import Link, class_probabilities, link_approx, predictive_std
-from ..maths.score_outputs import RegressionOutputs, class_outputs
-from ..maths.scores import EPISTEMIC_STD, PREDICTIVE_ENTROPY, SCORES, Scoring
+from ..maths.predictive import (
+    Link,
+    class_probabilities,
+    entropy,
+    entropy_parts,
+    label_entropy,
+    link_approx,
+    predictive_std,
+)
+from ..maths.scores import EPISTEMIC_STD, PREDICTIVE_ENTROPY, SCORES, Scoring, epistemic_std
 from .graph import GraphOutputs
 
 Array = npt.NDArray[Any]
@@ -245,12 +252,15 @@ class Predictive:
         mean, variance = outputs.mean, outputs.variance
         found = {"mean": mean, "variance": variance, "added_variance": outputs.added, "names": self.names}
         if self.noises is not None:
-            score, _ = self.score.scored(RegressionOutputs(variance, self.noises, outputs.features))
+            singles = outputs.features
+            if self.score == EPISTEMIC_STD:
+                singles = {EPISTEMIC_STD.name: epistemic_std(variance, self.noises)}
+            score, _ = self.score.scored(singles)
             return found | {"score": score, "std": predictive_std(variance, self.noises)}
         probabilities = class_probabilities(mean, variance, self.temperature, self.link, self.plain_temperature)
-        known = class_outputs(mean, variance, probabilities, self.plain_temperature, outputs.features, self.link)
-        score, leading = self.score.scored(known)
-        total, aleatoric, epistemic = known.entropies
+        several = self.link == "probit-sigmoid"
+        total, aleatoric, epistemic = entropy_parts(probabilities, label_entropy if several else entropy)
+        score, leading = self.score.scored({**outputs.features, PREDICTIVE_ENTROPY.name: total})
         return found | {
             "score": score,
             "probabilities": probabilities[0],
@@ -258,7 +268,7 @@ class Predictive:
             "total": total,
             "aleatoric": aleatoric,
             "epistemic": epistemic,
-            "multilabel": self.link == "probit-sigmoid",
+            "multilabel": several,
             "leading": leading,
         }
 

@@ -10,6 +10,7 @@ clear. Nothing here takes the scores to be independent: t is one fixed function 
 """
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -17,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from .score_distribution import ScoreDistribution
-from .score_outputs import Outputs
 from .scores import Score
 
 Array = npt.NDArray[Any]
@@ -48,10 +48,11 @@ class LargestSurprise:
         ]
         return starts, scales, shapes, least
 
-    def scored(self, outputs: Outputs) -> tuple[Array, Array]:
-        """t (B,), and the place of the component that it is, (B,)."""
+    def scored(self, singles: Mapping[str, Array]) -> tuple[Array, Array]:
+        """t (B,), and the place of the component that it is, (B,); singles: the scores (B,) of the components, by
+        name."""
         starts, scales, shapes, least = self._columns
-        scores = [part.score.function(outputs) for part in self.components]
+        scores = [part.score.scored(singles)[0] for part in self.components]
         pairs = zip(scores, self.components, strict=True)
         parts = np.array([part.distribution.inside(found) for found, part in pairs])
         # The tails of all components at once: for a few examples a call of NumPy costs more than what it computes.

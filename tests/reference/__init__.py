@@ -25,10 +25,10 @@ from tests.reference.posterior import (
     variance,
 )
 from tests.reference.scores import (
-    class_scores,
     entropy,
     largest_surprise,
     pareto_tail,
+    predictive_entropy,
     surprise,
 )
 from tests.reference.statistics import (
@@ -51,7 +51,6 @@ __all__ = [
     "binary_probabilities",
     "binomial_below",
     "calibration_error",
-    "class_scores",
     "curvature_left_out",
     "drift_factors",
     "entropy",
@@ -69,6 +68,7 @@ __all__ = [
     "output_hessian",
     "pareto_tail",
     "posterior_precision",
+    "predictive_entropy",
     "probit_divisor",
     "probit_probabilities",
     "quantile_of",

@@ -16,23 +16,9 @@ def entropy(p: Any) -> float:
     return -sum(float(value) * math.log(value) for value in p if value > 0)
 
 
-def class_scores(mean: Array, var: Array, temperature: float) -> dict[str, float]:
-    """Every score of a classification; mean, var (K,)."""
-    p = softmax(np.array([f / probit_divisor(v, temperature) for f, v in zip(mean, var, strict=True)]))
-    q = softmax(np.array([f / temperature for f in mean]))
-    c = max(range(len(p)), key=lambda k: p[k])
-    top = sorted(p, reverse=True)[:100]
-    return {
-        "predictive_entropy": entropy(p),
-        "top_probability": 1 - max(p),
-        "epistemic_entropy": max(entropy(p) - entropy(q), 0.0),
-        "logit_variance": sum(var) / len(var),
-        "class_variance": var[c],
-        "relative_variance": var[c] / (mean[c] - sum(mean) / len(mean)) ** 2,
-        "energy": -temperature * math.log(sum(math.exp(f / temperature) for f in mean)),
-        "generalised_entropy": sum(value**0.1 * (1 - value) ** 0.1 for value in top),
-        "max_logit": -max(mean),
-    }
+def predictive_entropy(mean: Array, var: Array, temperature: float) -> float:
+    """Of one example; mean, var (K,)."""
+    return entropy(softmax(np.array([f / probit_divisor(v, temperature) for f, v in zip(mean, var, strict=True)])))
 
 
 def pareto_tail(excesses: list[float]) -> tuple[float, float]:

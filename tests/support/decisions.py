@@ -13,8 +13,7 @@ from demur.service.inference.policy import Policy
 from demur.service.inference.prediction import Prediction, Predictive
 from demur.service.maths.outcomes import RegressionOutcomes
 from demur.service.maths.rejection import RejectionRule
-from demur.service.maths.score_outputs import NO_FEATURES
-from demur.service.maths.scores import Scoring
+from demur.service.maths.scores import NO_FEATURES, Scoring
 
 Array = npt.NDArray[Any]
 

@@ -41,7 +41,6 @@ SYNTHETIC: dict[str, Callable[[Path], Any]] = {
     "one-output": lambda out: write_linear(out, outputs=1, spec=VECTOR, size=3, regression=True, seed=3),
     "tokens": write_tokens,
     "added": lambda out: moved(write_added(out.with_name("parts")), out),
-    "added-energy": lambda out: moved(write_added(out.with_name("parts"), calibration={"score": "energy"}), out),
     "added-distance": lambda out: moved(write_added(out.with_name("parts"), calibration={"score": "distance"}), out),
     "added-regression": lambda out: moved(write_added(out.with_name("parts"), regression=True), out),
 }

@@ -10,8 +10,7 @@ side of a calibration score.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,12 +19,12 @@ from onnx import TensorProto
 from onnxscript import ir
 
 from demur.service.bundle import Manifest
-from demur.service.maths.predictive import PROBIT, Link
+from demur.service.maths.predictive import PROBIT
 from demur.service.maths.rejection import RejectionRule
-from demur.service.maths.scores import SCORES, Scoring
+from demur.service.maths.scores import EPISTEMIC_STD, PREDICTIVE_ENTROPY, SCORES, Scoring
 
 from .nodes import LAST, NodeBuilder
-from .score_graph import Outputs, score_of
+from .score_graph import epistemic_std, score_of
 
 Array = npt.NDArray[Any]
 
@@ -47,10 +46,7 @@ def decide(
     """
     scoring = scoring or SCORES[manifest.calibration.score]
     columns = {} if features is None else feature_columns(add, features, manifest.feature_scores)
-    outputs = Outputs(
-        add.float64(mean), add.float64(variance), manifest.outputs, manifest.map_temperature, features=columns
-    )
-    found = undecided_prediction(add, outputs, manifest, scoring)
+    found = undecided_prediction(add, add.float64(mean), add.float64(variance), columns, manifest, scoring)
     score = found.pop("score")
     finite = add("And", all_finite(add, mean, variance), is_finite(add, score))
     score = add("Where", finite, score, math.inf)
@@ -79,22 +75,26 @@ def all_finite(add: NodeBuilder, mean: ir.Value, variance: ir.Value) -> ir.Value
 
 
 def undecided_prediction(
-    add: NodeBuilder, outputs: Outputs, manifest: Manifest, scoring: Scoring
+    add: NodeBuilder,
+    mean: ir.Value,
+    variance: ir.Value,
+    features: Mapping[str, ir.Value],
+    manifest: Manifest,
+    scoring: Scoring,
 ) -> dict[str, ir.Value]:
     """The fields that are computed from mean and variance alone, (B, K) float64 both, and the score."""
-    mean, variance = outputs.mean, outputs.variance
     if manifest.noises is not None:
-        outputs = replace(outputs, sigma_noise=np.array(manifest.noises))
-        std = predictive_std(add, variance, np.array(manifest.noises))
-        return {"score": score_of(add, scoring, outputs), "std": std}
-    probabilities = link_approx(add, outputs, manifest.temperature, manifest.link)
+        noises = np.array(manifest.noises)
+        if scoring == EPISTEMIC_STD:
+            features = {EPISTEMIC_STD.name: epistemic_std(add, variance, noises)}
+        return {"score": score_of(add, scoring, features), "std": predictive_std(add, variance, noises)}
+    probabilities = link_approx(add, mean, variance, manifest)
     scaled, several = add("Div", mean, manifest.map_temperature), manifest.link == "probit-sigmoid"
     map_probabilities = sigmoid(add, scaled) if several else softmax(add, scaled)
     entropy_of = label_entropy if several else entropy
     total, aleatoric, epistemic = entropy_parts(add, probabilities, map_probabilities, entropy_of)
-    outputs = replace(outputs, probabilities=probabilities, total=total, epistemic=epistemic)
     return {
-        "score": score_of(add, scoring, outputs),
+        "score": score_of(add, scoring, {**features, PREDICTIVE_ENTROPY.name: total}),
         "probabilities": probabilities,
         "map_probabilities": map_probabilities,
         "total": total,
@@ -108,14 +108,14 @@ def softmax(add: NodeBuilder, logits: ir.Value) -> ir.Value:
     return add("Softmax", logits, axis=-1)
 
 
-def link_approx(add: NodeBuilder, outputs: Outputs, temperature: float, link: Link) -> ir.Value:
+def link_approx(add: NodeBuilder, mean: ir.Value, variance: ir.Value, manifest: Manifest) -> ir.Value:
     """Mean and variance (B, K) -> (B, K)."""
-    spread = add("Mul", outputs.variance, PROBIT)
-    if link == "probit-shared":
-        spread = add("Div", add("ReduceSum", spread, LAST, keepdims=1), float(outputs.count))
-    spread = add("Sqrt", add("Add", spread, temperature**2))
-    scaled = add("Div", outputs.mean, spread)
-    return sigmoid(add, scaled) if link == "probit-sigmoid" else softmax(add, scaled)
+    spread = add("Mul", variance, PROBIT)
+    if manifest.link == "probit-shared":
+        spread = add("Div", add("ReduceSum", spread, LAST, keepdims=1), float(manifest.outputs))
+    spread = add("Sqrt", add("Add", spread, manifest.temperature**2))
+    scaled = add("Div", mean, spread)
+    return sigmoid(add, scaled) if manifest.link == "probit-sigmoid" else softmax(add, scaled)
 
 
 def sigmoid(add: NodeBuilder, logits: ir.Value) -> ir.Value:

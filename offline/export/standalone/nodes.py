@@ -27,13 +27,6 @@ class NodeBuilder:
         value.name = name
         return value
 
-    def largest(self, value: ir.Value, count: int) -> ir.Value:
-        """The `count` largest values of the last axis, in descending order."""
-        wanted, name = self._constant(np.array([count], np.int64)), self._name("TopK")
-        values, places = self._tape.op_multi_out("TopK", [value, wanted], {"axis": -1}, num_outputs=2, name=name)
-        values.name, places.name = name, self._name("TopK")
-        return values
-
     def cast(self, value: ir.Value, dtype: int) -> ir.Value:
         """The value in another type, one of `onnx.TensorProto`."""
         return self("Cast", value, to=dtype)

@@ -85,5 +85,6 @@ def test_which_targets_are_labels() -> None:
 
 
 def test_what_labels_have_no_use_for() -> None:
-    with pytest.raises(ValueError, match="score: found 'energy' for a multilabel, expected one of default, predictive"):
-        FitConfig(likelihood="multilabel", score="energy")
+    expected = "score: found 'epistemic_std' for a multilabel, expected one of default, predictive"
+    with pytest.raises(ValueError, match=expected):
+        FitConfig(likelihood="multilabel", score="epistemic_std")

@@ -91,7 +91,7 @@ def test_a_bundle_that_rejects_nothing_warns_of_every_kind_that_is_judged(tmp_pa
         ),
         (
             "foreign-data",
-            {"score": "energy"},
+            {"score": "predictive_entropy"},
             "of inputs of the foreign data, only 12 % are rejected: the score sees little of them; " + SEE_DISTANCE,
         ),
         (

@@ -32,8 +32,8 @@ def test_names_are_known_and_differ(manifest: Manifest) -> None:
         with pytest.raises(ManifestError, match=r"graph\.feature_scores: found .*, expected null or different names"):
             Graph(10, feature_scores=wrong)
     data = document(manifest)
-    data["graph"]["feature_scores"] = ["energy"]
-    with pytest.raises(ManifestError, match=r"graph\.feature_scores\[0\]: found 'energy'"):
+    data["graph"]["feature_scores"] = ["predictive_entropy"]
+    with pytest.raises(ManifestError, match=r"graph\.feature_scores\[0\]: found 'predictive_entropy'"):
         manifest_from_json(data)
 
 

@@ -142,7 +142,7 @@ def test_an_unknown_field_is_for_later_minor_versions_only(classification: Synth
 
 def test_scores_are_those_of_the_task(classification: Synthetic) -> None:
     data = document(classification.manifest)
-    assert manifest_from_json(replaced(data, ("calibration", "score"), "energy")).calibration.score == "energy"
+    assert manifest_from_json(data).calibration.score == "predictive_entropy"
     with pytest.raises(ManifestError, match=r"found 'epistemic_std', expected one of predictive_entropy, "):
         manifest_from_json(replaced(data, ("calibration", "score"), "epistemic_std"))
 

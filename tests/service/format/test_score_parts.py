@@ -21,7 +21,7 @@ from tests.support.manifests import document
 from tests.support.tamper import load_json, refusal, save_json
 
 LEAST = math.log(20)
-PARTS = (ScorePart("generalised_entropy", 2.0, 0.25), ScorePart("distance", 3.0, 0.5, LEAST))
+PARTS = (ScorePart("predictive_entropy", 2.0, 0.25), ScorePart("distance", 3.0, 0.5, LEAST))
 
 
 def largest(**changes: Any) -> LargestSurprise:
@@ -72,7 +72,7 @@ def changed(manifest: Manifest, parts: tuple[ScorePart, ...] | None, score: str 
     [
         (None, "surprise", "what 'surprise' is made of"),
         ((), "surprise", "what 'surprise' is made of"),
-        (PARTS, "energy", "what 'surprise' is made of"),
+        (PARTS, "predictive_entropy", "what 'surprise' is made of"),
         ((PARTS[0], replace(PARTS[0], least=LEAST)), "surprise", "names that differ"),
         ((PARTS[1],), "surprise", "one that counts from 0 on"),
         ((PARTS[0], replace(PARTS[1], name="epistemic_std")), "surprise", "single scores of a classification"),
@@ -148,11 +148,11 @@ def test_the_scoring_is_that_of_the_manifest(tmp_path: Path, other: Callable[[Co
 
 
 def test_tensors_of_other_parts(tmp_path: Path) -> None:
-    path = write(tmp_path, largest()).path
+    first = LargestSurprise(largest().components[:1])
+    path = write_added(tmp_path, scoring=first, calibration={"score": "surprise", "parts": PARTS[:1]}).path
     manifest = read_bundle(path).manifest
-    renamed = (replace(PARTS[0], name="energy"), PARTS[1])
-    reseal_manifest(path, changed(manifest, renamed))
-    with pytest.raises(BundleError, match=r"tensor 'part\.energy\.values' is missing"):
+    reseal_manifest(path, changed(manifest, (replace(PARTS[0], name="distance"),)))
+    with pytest.raises(BundleError, match=r"tensor 'part\.distance\.values' is missing"):
         read_bundle(path)
 
 
@@ -185,3 +185,28 @@ def test_a_bundle_whose_score_is_a_sum_is_refused(tmp_path: Path, compared: Any,
     refusal(
         path, "manifest.json", "calibration.score: found 'fused', expected 'predictive_entropy'", "fit the bundle again"
     )
+
+
+REMOVED = (
+    "top_probability",
+    "epistemic_entropy",
+    "logit_variance",
+    "class_variance",
+    "relative_variance",
+    "energy",
+    "generalised_entropy",
+    "max_logit",
+    "predictive_std",
+)
+
+
+@pytest.mark.parametrize("name", REMOVED)
+def test_a_bundle_with_a_score_of_earlier_fits_is_refused(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path, largest()).path
+    data, known = load_json(path), "expected 'predictive_entropy', 'distance'"
+    data["calibration"]["parts"][0]["name"] = name
+    save_json(path, data)
+    refusal(path, "manifest.json", f"calibration.parts[0].name: found '{name}', {known}", "fit the bundle again")
+    data["calibration"] |= {"score": name, "parts": None}
+    save_json(path, data)
+    refusal(path, "manifest.json", f"calibration.score: found '{name}', {known}", "fit the bundle again")

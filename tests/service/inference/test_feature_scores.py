@@ -20,12 +20,12 @@ from tests.support.added import write_added
 from tests.support.bundles import FEATURE_SPEC, Synthetic, in_chunks, rewrite
 
 Array = npt.NDArray[Any]
-DISTRIBUTION = ScoreDistribution(np.array([1.0, 4.0]), np.array([0.0, np.log(10)]), 2.0, 0.5)
+DISTRIBUTION = ScoreDistribution(np.array([0.2, 1.0]), np.array([0.0, np.log(10)]), 2.0, 0.5)
 LEAST = math.log(20)
 
 
 def write_surprise(folder: Path) -> Synthetic:
-    names = ("generalised_entropy", "distance")
+    names = ("predictive_entropy", "distance")
     pairs = [(SCORES[name], least) for name, least in zip(names, (0.0, LEAST), strict=True)]
     scoring = LargestSurprise(tuple(Component(score, DISTRIBUTION, least) for score, least in pairs))
     parts = tuple(ScorePart(score.name, 2.0, 0.5, least) for score, least in pairs)
@@ -60,8 +60,8 @@ def test_the_largest_surprise_takes_it(tmp_path: Path) -> None:
     assert found.probabilities is not None
     assert found.leading is not None
     for x, p, score, place in zip(inputs, found.probabilities, found.score, found.leading, strict=True):
-        singles = sum((value * (1 - value)) ** 0.1 for value in p.tolist()), float(np.sqrt(x[0]))
-        surprises = [reference.surprise(s, [1.0, 4.0], [0.0, 0.9], 2.0, 0.5) for s in singles]
+        singles = reference.entropy(p), float(np.sqrt(x[0]))
+        surprises = [reference.surprise(s, [0.2, 1.0], [0.0, 0.9], 2.0, 0.5) for s in singles]
         assert score == pytest.approx(reference.largest_surprise(surprises, [0.0, LEAST]), rel=1e-5)
         assert place == (surprises[1] > max(surprises[0], LEAST))
     assert set(found.leading.tolist()) == {0, 1}
@@ -72,7 +72,7 @@ def test_an_answer_names_the_surprise(tmp_path: Path) -> None:
     inputs = positive(2)
     inputs[1, 0] = 1e6
     assert score_names(predictor.predict(inputs), predictor.decision.predictive.score) == [
-        "surprise (by its generalised entropy)",
+        "surprise (by its predictive entropy)",
         "surprise (by its distance from the training data)",
     ]
 
@@ -97,7 +97,7 @@ def test_the_plain_network_does_without(single: Path) -> None:
 def test_a_graph_that_gives_others_than_declared(single: Path, tmp_path: Path) -> None:
     bundle = read_bundle(single)
     graph = dataclasses.replace(bundle.manifest.graph, feature_scores=None)
-    score = dataclasses.replace(bundle.manifest.calibration, score="energy")
+    score = dataclasses.replace(bundle.manifest.calibration, score="predictive_entropy")
     manifest = dataclasses.replace(bundle.manifest, graph=graph, calibration=score)
     tensors = dataclasses.replace(bundle.calibration, scoring=None)
     rewrite(single, tmp_path / "other", manifest=manifest, calibration=tensors)

@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from demur.service.inference.graph import GraphOutputs
+from demur.service.inference.prediction import Predictive
 from demur.service.maths.prediction_sets import LabelSets, label_set_scores
 from demur.service.maths.predictive import (
     Link,
@@ -17,8 +19,6 @@ from demur.service.maths.predictive import (
     link_approx,
     sigmoid,
 )
-from demur.service.maths.score_outputs import LabelOutputs, class_outputs
-from demur.service.maths.scores import LABEL_SCORES
 from tests import reference
 
 RNG = np.random.default_rng(0)
@@ -55,15 +55,14 @@ def test_a_sure_label_that_is_wrong_costs_its_logit() -> None:
 
 def test_entropies_are_sums_over_the_labels() -> None:
     both = class_probabilities(MEAN, VARIANCE, 1.0, LINK)
-    outputs = class_outputs(MEAN, VARIANCE, both, 1.0, {}, LINK)
-    assert isinstance(outputs, LabelOutputs)
+    outputs = Predictive(link=LINK).undecided(GraphOutputs(MEAN, VARIANCE))
     total = [sum(reference.entropy([p, 1 - p]) for p in row) for row in both[0]]
     plain = [sum(reference.entropy([p, 1 - p]) for p in row) for row in both[1]]
-    np.testing.assert_allclose(outputs.entropies[0], total, rtol=1e-12)
-    found = {name: score.scored(outputs)[0] for name, score in LABEL_SCORES.items()}
-    np.testing.assert_allclose(found["predictive_entropy"], total)
-    np.testing.assert_allclose(found["epistemic_entropy"], np.maximum(np.subtract(total, plain), 0), atol=1e-12)
-    np.testing.assert_allclose(found["logit_variance"], VARIANCE.mean(axis=1))
+    assert outputs.total is not None
+    assert outputs.epistemic is not None
+    np.testing.assert_allclose(outputs.total, total, rtol=1e-12)
+    np.testing.assert_allclose(outputs.score, total)
+    np.testing.assert_allclose(outputs.epistemic, np.maximum(np.subtract(total, plain), 0), atol=1e-12)
 
 
 @pytest.mark.parametrize("level", [0.5, 0.9, 0.99])

@@ -10,32 +10,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from demur.service.maths.predictive import class_probabilities
+from demur.service.maths.predictive import class_probabilities, entropy
 from demur.service.maths.rejection import RejectionRule
 from demur.service.maths.score_distribution import TAIL_LEVEL, ScoreDistribution
-from demur.service.maths.score_outputs import ClassOutputs
 from demur.service.maths.scores import SCORES
 from demur.service.maths.surprise import Component, LargestSurprise
 from tests import reference
 
 Array = npt.NDArray[Any]
 LEAST = math.log(20)
-NAMES = ("generalised_entropy", "distance")
+NAMES = ("predictive_entropy", "distance")
 LARGEST = float(np.finfo(np.float32).max)
 
 
-def drawn(count: int, seed: int = 0) -> ClassOutputs:
+def singles_of(mean: Array, variance: Array, distance: Array) -> dict[str, Array]:
+    return {"predictive_entropy": entropy(class_probabilities(mean, variance, 1.0)[0]), "distance": distance}
+
+
+def drawn(count: int, seed: int = 0) -> dict[str, Array]:
     rng = np.random.default_rng(seed)
     mean = (3 * rng.standard_normal((count, 4))).astype(np.float32)
     variance = (2 * rng.random((count, 4)) ** 2).astype(np.float32)
-    features = {"distance": rng.pareto(3, count).astype(np.float32)}
-    return ClassOutputs(mean, variance, class_probabilities(mean, variance, 1.0), 1.0, features)
+    return singles_of(mean, variance, rng.pareto(3, count).astype(np.float32))
 
 
-def surprise_of(outputs: ClassOutputs) -> LargestSurprise:
+def surprise_of(singles: dict[str, Array]) -> LargestSurprise:
     parts = []
     for name, least in zip(NAMES, (0.0, LEAST), strict=True):
-        distribution = ScoreDistribution.of(SCORES[name].scored(outputs)[0])
+        distribution = ScoreDistribution.of(SCORES[name].scored(singles)[0])
         assert distribution is not None
         parts.append(Component(SCORES[name], distribution, least))
     return LargestSurprise(tuple(parts))
@@ -47,9 +49,7 @@ FITTED = surprise_of(drawn(300))
 def at(distances: list[float], logits: tuple[float, ...] = (9.0, 0.0, 0.0, 0.0)) -> Array:
     """The surprise of one row of logits, without variance, at several distances."""
     mean = np.array([logits] * len(distances), np.float32)
-    variance = np.zeros_like(mean)
-    features = {"distance": np.array(distances, np.float32)}
-    return FITTED.scored(ClassOutputs(mean, variance, class_probabilities(mean, variance, 1.0), 1.0, features))[0]
+    return FITTED.scored(singles_of(mean, np.zeros_like(mean), np.array(distances, np.float32)))[0]
 
 
 @pytest.mark.parametrize("count", [10, 20, 300])

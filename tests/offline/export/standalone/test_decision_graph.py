@@ -1,6 +1,5 @@
 """The nodes of a standalone model against `demur.service.maths`, and both against the oracle, on named cases."""
 
-import dataclasses
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 from demur.offline.export.standalone.decision_graph import decide as decision_nodes
 from demur.service.bundle import InputSpec, Manifest
 from demur.service.maths.rejection import RejectionRule
-from demur.service.maths.scores import SCORES
 from tests import reference
 from tests.support.added import with_added_weights
 from tests.support.decisions import decide
@@ -165,17 +163,6 @@ def test_a_regression_is_what_the_oracle_says(name: str) -> None:
         np.testing.assert_allclose(found["std"], std, rtol=1e-13)
         np.testing.assert_allclose(found["score"], [math.sqrt(sum(row) / len(row)) for row in variance], rtol=1e-13)
         check_decision(found, case)
-
-
-def test_the_energy_is_that_of_the_plain_network() -> None:
-    case = Case(*drawn(30, 4), temperature=0.5, map_temperature=1.5, added=True)
-    mean, variance = case.arrays
-    calibration = dataclasses.replace(case.manifest.calibration, score="energy")
-    manifest, rule = dataclasses.replace(case.manifest, calibration=calibration), case.rule
-    found = run_nodes(lambda add, m, v: decision_nodes(add, m, v, manifest, rule), mean_in=mean, variance_in=variance)
-    expected = [reference.class_scores(f, v, 1.5)["energy"] for f, v in zip(mean.astype(float), variance, strict=True)]
-    np.testing.assert_allclose(found["score"], expected, rtol=1e-12)
-    same_prediction(found, decide(mean, variance, manifest, rule, scoring=SCORES["energy"]), rtol=1e-13)
 
 
 def check_decision(found: Any, case: Case) -> None:

@@ -92,7 +92,7 @@ def test_its_metadata_say_the_link_and_both_temperatures_of_added_weights(export
     assert [found[key] for key in ("link", "temperature", "map_temperature")] == ["probit-shared", 0.5, 1.5]
 
 
-@pytest.mark.parametrize("exported", ["added", "added-energy", "added-regression"], indirect=True)
+@pytest.mark.parametrize("exported", ["added", "added-distance", "added-regression"], indirect=True)
 def test_it_gives_the_variance_of_added_weights(exported: Exported) -> None:
     inputs = np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32)
     found = run_standalone(open_model(exported.model.read_bytes()), inputs)

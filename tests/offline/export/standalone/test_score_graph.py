@@ -7,10 +7,11 @@ import numpy.typing as npt
 import pytest
 
 from demur.offline.export.standalone.decision_graph import decide as decision_nodes
+from demur.offline.export.standalone.score_graph import score_of
 from demur.service.bundle import Graph, InputSpec
 from demur.service.maths.rejection import RejectionRule
 from demur.service.maths.score_distribution import ScoreDistribution
-from demur.service.maths.scores import CLASSIFICATION_SCORES, REGRESSION_SCORES, SCORES, Scoring
+from demur.service.maths.scores import DISTANCE, EPISTEMIC_STD, PREDICTIVE_ENTROPY, SCORES, Scoring
 from demur.service.maths.surprise import Component, LargestSurprise
 from tests.support.decisions import decide
 from tests.support.manifests import make_manifest
@@ -51,43 +52,54 @@ def check(scoring: Scoring, outputs: int, regression: bool, temperature: float =
 
 
 @pytest.mark.parametrize("outputs", [2, 10, 150])
-@pytest.mark.parametrize("name", CLASSIFICATION_SCORES)
-def test_a_score_of_a_classification(name: str, outputs: int) -> None:
-    check(CLASSIFICATION_SCORES[name], outputs, regression=False, temperature=1.0 if outputs == 2 else 2.5)
+def test_a_score_of_a_classification(outputs: int) -> None:
+    check(PREDICTIVE_ENTROPY, outputs, regression=False, temperature=1.0 if outputs == 2 else 2.5)
 
 
 @pytest.mark.parametrize("outputs", [1, 3])
-@pytest.mark.parametrize("name", REGRESSION_SCORES)
-def test_a_score_of_a_regression(name: str, outputs: int) -> None:
-    check(REGRESSION_SCORES[name], outputs, regression=True)
+def test_a_score_of_a_regression(outputs: int) -> None:
+    check(EPISTEMIC_STD, outputs, regression=True)
 
 
 def test_a_surprise_of_tied_values() -> None:
     distribution = ScoreDistribution.of(np.array([0.0] * 19 + [3.0]))
     assert distribution is not None
     assert len(distribution.values) == 1
-    check(LargestSurprise((Component(CLASSIFICATION_SCORES["energy"], distribution),)), 10, regression=False)
+    check(LargestSurprise((Component(PREDICTIVE_ENTROPY, distribution),)), 10, regression=False)
 
 
 @pytest.mark.parametrize("shape", [0.0, 1e-12, 1e-6, 0.01, 0.9])
 def test_a_pareto_tail(shape: float) -> None:
     distribution = ScoreDistribution(np.array([-1.0, 0.0]), np.array([0.0, np.log(10)]), 1e-3, shape)
-    check(LargestSurprise((Component(CLASSIFICATION_SCORES["energy"], distribution),)), 10, regression=False)
+    check(LargestSurprise((Component(PREDICTIVE_ENTROPY, distribution),)), 10, regression=False)
 
 
 @pytest.mark.parametrize("examples", [2, 30, 1000])
+def test_a_surprise_alone(examples: int) -> None:
+    distribution = ScoreDistribution.of(np.random.default_rng(examples).standard_t(3, examples))
+    assert distribution is not None
+    check(LargestSurprise((Component(PREDICTIVE_ENTROPY, distribution),)), 10, regression=False)
+
+
 @pytest.mark.parametrize(
-    "names",
-    [("generalised_entropy", "max_logit"), ("max_logit",), ("energy", "predictive_entropy", "relative_variance")],
+    "names", [("predictive_entropy", "distance"), ("distance", "predictive_entropy"), tuple(SCORES)]
 )
+@pytest.mark.parametrize("examples", [2, 30, 1000])
 def test_the_largest_surprise(names: tuple[str, ...], examples: int) -> None:
     rng = np.random.default_rng(examples)
     parts: list[Component] = []
     for name in names:
         distribution = ScoreDistribution.of(rng.standard_t(3, examples))
         assert distribution is not None
-        parts.append(Component(CLASSIFICATION_SCORES[name], distribution, np.log(20) if parts else 0.0))
-    check(LargestSurprise(tuple(parts)), 10, regression=False)
+        parts.append(Component(SCORES[name], distribution, np.log(20) if parts else 0.0))
+    largest = LargestSurprise(tuple(parts))
+    singles = {name: rng.normal(scale=3, size=40) for name in names}
+    expected, leading = largest.scored(singles)
+    found = run_nodes(
+        lambda add, *values: {"score": score_of(add, largest, dict(zip(names, values, strict=True)))}, **singles
+    )
+    np.testing.assert_allclose(found["score"], expected, rtol=1e-12)
+    assert len(set(leading.tolist())) > 1
 
 
 @pytest.mark.parametrize("kind", ["single", "surprise"])
@@ -98,9 +110,8 @@ def test_a_score_of_the_features(kind: str) -> None:
         outputs=3, parameter_count=6, size=6, spec=InputSpec(shape=(2,)), scores=CALIBRATION, alpha=0.2, graph=graph
     )
     distribution = ScoreDistribution(np.array([1.0, 4.0]), np.array([0.0, 2.3]), 2.0, 0.4)
-    names = ("energy", "max_logit", "distance")
-    largest = LargestSurprise(tuple(Component(SCORES[n], distribution, 3.0 * (n == "distance")) for n in names))
-    scorings: dict[str, Scoring] = {"single": SCORES["distance"], "surprise": largest}
+    largest = LargestSurprise((Component(PREDICTIVE_ENTROPY, distribution), Component(DISTANCE, distribution, 3.0)))
+    scorings: dict[str, Scoring] = {"single": DISTANCE, "surprise": largest}
     scoring = scorings[kind]
     rule, (mean, variance) = RejectionRule(CALIBRATION, 0.2), drawn(3)
     columns = np.random.default_rng(1).exponential(3, (len(mean), 1)).astype(np.float32)
