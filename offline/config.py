@@ -35,7 +35,8 @@ StrategyName = Literal[
 
 DEFAULT_SCORE: Literal["default"] = "default"
 SURPRISE: Literal["surprise"] = "surprise"  # needs the distance that added weights give
-ADDED_BUDGET, SUBNETWORK_BUDGET = 0.005, 0.05  # nats
+ADDED_BUDGET, SUBNETWORK_BUDGET = 0.004, 0.05  # nats
+LOSS_SHARE, LEAST_BUDGET = 0.05, 0.001  # of a classification with added weights: nats, of a nat of its loss, and nats
 
 DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -98,16 +99,17 @@ class FitConfig(BaseModel):
         Field(
             description="Prior precision lambda of the chosen weights, or how to choose it: `budget` takes the "
             "smallest (the most uncertainty) that costs at most `uncertainty_budget`, `gridsearch` the one with the "
-            "best held-out log-likelihood, `marglik` the one with the largest evidence. None: with added weights the "
-            "largest that is likeliest on held-out data, which leaves the budget to them; without, `budget`."
+            "best held-out log-likelihood, `marglik` the one with the largest evidence. None: `marglik` with "
+            "added weights, behind whose gate only the shape of the variances matters; without, `budget`."
         ),
     ] = None
     uncertainty_budget: Annotated[
         Positive | None,
         Field(
             description="How many nats of mean held-out log-likelihood the uncertainty may cost, below the best "
-            "temperature without any; with added weights, its standard error included. None: 0.005 with added weights, "
-            "0.05 without."
+            "temperature without any; with added weights, its standard error included. None: with added "
+            "weights 0.004, of a classification a twentieth of the loss at the best temperature, where that is less, "
+            "and at least 0.001; 0.05 without."
         ),
     ] = None
     added_weights: Annotated[
@@ -232,7 +234,7 @@ class FitConfig(BaseModel):
 
     @property
     def budget(self) -> float:
-        """`uncertainty_budget`, in nats."""
+        """`uncertainty_budget`, in nats; by default of a regression with added weights."""
         if self.uncertainty_budget is not None:
             return self.uncertainty_budget
         return ADDED_BUDGET if self.added_weights else SUBNETWORK_BUDGET

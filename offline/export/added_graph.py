@@ -4,11 +4,13 @@ import torch
 from torch import Tensor, nn
 
 from ..features.added_weights import AddedWeights
+from ..network.model_copy import check_output
 from .split_graph import traced
 
 
 class AddedWeightsGraph(nn.Module):
-    """x (B, *shape) -> mean and variance (B, K), of both posteriors, c v (B,) and the feature scores (B, 1), float32.
+    """x (B, *shape) -> mean and variance (B, K), of both posteriors behind the gate, its part of added weights (B,),
+    and the feature scores (B, 1), float32.
 
     The forward pass that the activations need is that of `graph`, which gives mean and variance: what both compute is
     merged when the graph is simplified.
@@ -19,16 +21,29 @@ class AddedWeightsGraph(nn.Module):
     def __init__(
         self, graph: nn.Module, model: nn.Module, added: AddedWeights, rows: Tensor, share: Tensor | None = None
     ) -> None:
-        """share (K,): what part of c v each output has; None: all of it."""
+        """share (K,): r_k^2, as for the gate."""
         super().__init__()
         self.register_buffer("share", None if share is None else share.to(rows.device, torch.float32))
-        self.inner = graph
+        self.inner, self.gate = graph, added.gate
         served = added.to(torch.zeros((), dtype=torch.float32, device=rows.device))
         with torch.no_grad():
             self.added = traced(lambda x: served.of(model, x), rows, symbolic=True)
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        mean, variance = self.inner(x)
+        mean, subnetwork = self.inner(x)
         added, distance = self.added(x)
-        each = added.unsqueeze(1) if self.share is None else added.unsqueeze(1) * self.share
-        return mean, variance + each, added, distance.unsqueeze(1)
+        variance, part, _ = self.gate(subnetwork, added, self.share)
+        return mean, variance, part, distance.unsqueeze(1)
+
+
+class WithoutSubnetwork(nn.Module):
+    """x (B, *shape) -> mean (B, K) and no variance (1, K), where the gate leaves the chosen weights out."""
+
+    def __init__(self, model: nn.Module, rows: Tensor) -> None:
+        super().__init__()
+        with torch.no_grad():
+            self.plain = traced(lambda x: check_output(model(x), x.shape[0]), rows, symbolic=True)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        mean = self.plain(x)
+        return mean, mean.new_zeros(1, mean.shape[1])

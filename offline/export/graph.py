@@ -19,7 +19,7 @@ from ..jacobian.routes import JacobianPlan
 from ..laplace.served_factor import StructuredFactor
 from ..laplace.whole_factor import WholeFactor
 from ..runtime.quiet import quiet_exporter
-from .added_graph import AddedWeightsGraph
+from .added_graph import AddedWeightsGraph, WithoutSubnetwork
 from .errors import ExportError, export_error, first_cause, operator_of
 from .failing_layer import failing_layer
 from .jacobian_graph import JacobianGraph, StructuredVarianceGraph, WholeVarianceGraph
@@ -65,7 +65,9 @@ def export_variance(
 
     def graph(rows: Tensor) -> nn.Module:
         parts: nn.Module
-        if isinstance(factor, StructuredFactor):
+        if added is not None and not added.gate.subnetwork:
+            parts = WithoutSubnetwork(jacobian.model, rows)
+        elif isinstance(factor, StructuredFactor):
             parts = StructuredVarianceGraph(jacobian, rows, outputs, factor)
         else:
             parts = WholeVarianceGraph(jacobian, rows, outputs, factor)

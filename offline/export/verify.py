@@ -1,7 +1,7 @@
 """Verify a new bundle: the serving code against plain torch in float64; a bundle that is too far off is refused."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -42,8 +42,8 @@ class Unreduced:
 class Truth:
     """Plain torch in this precision: inputs as the service takes them, mean (n, K), and variance (n, K) by the
     covariance that is served. unreduced: where that covariance is not the whole posterior's. added_variance (n,),
-    feature_scores (n, M): where the graph gives any; the former is part of the variance, and added_prior is the
-    prior's."""
+    feature_scores (n, M): where the graph gives any; the former is part of the variance.
+    least: smaller variances count as these, by name: the gate makes most of them zero."""
 
     inputs: Array
     mean: Array
@@ -52,7 +52,7 @@ class Truth:
     unreduced: Unreduced | None = None
     added_variance: Array | None = None
     feature_scores: Array | None = None
-    added_prior: float = 0.0
+    least: Mapping[str, Array] = field(default_factory=dict)
 
     def errors(self, found: Mapping[str, Array]) -> dict[str, float]:
         """Relative errors of other values for the same inputs, by name."""
@@ -60,7 +60,7 @@ class Truth:
 
     def _error(self, name: str, values: Array) -> float:
         if name.endswith("variance"):
-            return relative_error(values, getattr(self, name), absolute=False, least=ADDED_SHARE * self.added_prior)
+            return relative_error(values, getattr(self, name), absolute=False, least=self.least.get(name, 0.0))
         least = DISTANCE_SHARE if name == "feature_scores" else 0.0
         return relative_error(values, getattr(self, name), absolute=True, least=least)
 
@@ -136,7 +136,8 @@ def _check_reduction(variance: Array, truth: Truth, tolerance: float) -> None:
     """`VerificationError` where the variances served are further from the whole posterior's than they can be."""
     if truth.unreduced is None:
         return
-    error, most = relative_error(variance, truth.unreduced.variance, absolute=False), truth.unreduced.error_bound
+    least, most = truth.least.get("variance", 0.0), truth.unreduced.error_bound
+    error = relative_error(variance, truth.unreduced.variance, absolute=False, least=least)
     if not error <= most + tolerance:
         raise VerificationError(
             f"verification: the variance served differs from the whole posterior's by {error:.1e} (relative), expected "
@@ -149,11 +150,11 @@ def _allowed(tolerance: float, rounding: float) -> float:
     return max(tolerance, min(LOOSEST, ROUNDING_FACTOR * rounding))
 
 
-def relative_error(found: Array, expected: Array, *, absolute: bool, least: float = 0.0) -> float:
+def relative_error(found: Array, expected: Array, *, absolute: bool, least: Array | float = 0.0) -> float:
     """Largest |found - expected|, over the batch's largest |expected| (`absolute`) or entry by entry, where
     smaller ones than `least` count as that."""
     largest = float(np.abs(expected).max())
-    if largest == 0:
+    if largest == 0 and not np.any(least):
         return float(np.abs(found).max())
-    scale = max(largest, least) if absolute else np.maximum(np.abs(expected), max(SMALL_SHARE * largest, least))
+    scale = np.maximum(largest if absolute else np.maximum(np.abs(expected), SMALL_SHARE * largest), least)
     return float((np.abs(found.astype(np.float64) - expected) / scale).max())

@@ -6,7 +6,8 @@ The head's inputs are random Fourier features (Rahimi and Recht, NeurIPS 2007) o
 
 d the median distance of two examples, s = 1, t the coordinates of an example (`demur.offline.features.coordinates`).
 So the mean of the predictive, and the label, are the network's. A Gaussian prior of variance c over the added weights
-beta, and the training data's curvature, give the posterior, whose variance of an output is c v(x),
+beta, and the training data's curvature, give the posterior, whose variance of an output is c v(x) before the gate
+(`demur.offline.features.gate`),
 
     v(x) = rho phi^T (C + rho I)^-1 phi,   C = E[phi phi^T]:
 
@@ -30,6 +31,7 @@ from torch import Tensor, nn
 from ..runtime.arrays import Array, to_numpy
 from .activations import INPUTS, TEXTURE, read_activations
 from .coordinates import Coordinates
+from .gate import OPEN, Gate
 from .layers import MOST_INPUTS, FeatureLayers
 
 PAIRS = 10_000  # of examples, for the median distance
@@ -115,12 +117,13 @@ def _median_distance(t: Tensor, generator: torch.Generator) -> float:
 
 @dataclass(frozen=True)
 class AddedWeights:
-    """link: v for the variance of the outputs; score: v for the distance; float64 on the CPU. scale: c."""
+    """link: v for the variance of the outputs; score: v for the distance; float64 on the CPU. gate: what makes both
+    posteriors' variances that of the outputs, once it is chosen."""
 
     layers: FeatureLayers
     link: FeatureVariance
     score: FeatureVariance
-    scale: float = 1.0
+    gate: Gate = OPEN
 
     @classmethod
     def fit(cls, layers: FeatureLayers, activations: dict[str, Tensor], seed: int) -> "AddedWeights":
@@ -143,11 +146,12 @@ class AddedWeights:
         return cls(layers, link, fit(layers.score, SCORE_FEATURES, with_lengths=True, stream=2))
 
     def of(self, model: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
-        """c v and the distance, (B,) each; x (B, *input_shape); the model in the precision of the fields."""
+        """v and the distance, (B,) each; x (B, *input_shape); the model in the precision of the fields."""
         paths = self.layers.paths
         found = dict(zip(paths, read_activations(model, paths, x), strict=True))
-        variance = self.scale * self.link.of([found[path] for path in self.layers.link])
-        return variance, self.score.of([found[path] for path in self.layers.score])
+        return self.link.of([found[path] for path in self.layers.link]), self.score.of(
+            [found[path] for path in self.layers.score]
+        )
 
     def of_all(self, model: nn.Module, inputs: Tensor, rows: int) -> tuple[Array, Array]:
         """The same in float64 from the model's own precision, (n,) each, `rows` examples at once."""
@@ -157,13 +161,13 @@ class AddedWeights:
                 read = [h.double().cpu() for h in read_activations(model, paths, part)]
                 at = dict(zip(paths, read, strict=True))
                 pair = [at[path] for path in self.layers.link], [at[path] for path in self.layers.score]
-                found.append((to_numpy(self.scale * self.link.of(pair[0])), to_numpy(self.score.of(pair[1]))))
+                found.append((to_numpy(self.link.of(pair[0])), to_numpy(self.score.of(pair[1]))))
         variance, distance = (np.concatenate(each) for each in zip(*found, strict=True))
         return variance, distance
 
     def to(self, like: Tensor) -> "AddedWeights":
         """In the precision and on the device of a tensor."""
-        return AddedWeights(self.layers, self.link.to(like), self.score.to(like), self.scale)
+        return AddedWeights(self.layers, self.link.to(like), self.score.to(like), self.gate)
 
 
 def _stream(seed: int, number: int) -> int:

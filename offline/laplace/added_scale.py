@@ -1,12 +1,14 @@
-"""The prior variance c of the added weights: how much uncertainty they get.
+"""The prior variance c of the added weights and of the chosen ones: how much uncertainty they get.
 
-The two posteriors are independent: an output's variance is v_S(x) + c v(x), of the chosen weights and of the added
-ones. What uncertainty costs is the held-out log-likelihood below the best without any, each at the temperature that
-suits it (`demur.offline.laplace.temperature`). c is the largest for which the cost *and its standard error*, paired
-over the examples, are at most the uncertainty budget: with few examples it errs on the safe side by itself.
+An output's variance is c times what is unusual of an input (`demur.offline.features.gate`). What uncertainty costs is
+the held-out log-likelihood below the best without any, each at the temperature that suits it
+(`demur.offline.laplace.temperature`). c is the largest for which the cost *and its standard error*, paired over the
+examples, are at most the uncertainty budget: with few examples it errs on the safe side by itself. And no class, or
+label, may be announced much more often than by the best temperature: its mean probability may rise by a tenth, or by
+half a standard error of its frequency, where that is more; the rise is charged with its standard error, too.
 
-Where uncertainty costs nothing at all, as of a network that guesses, c ends where its typical variance is ten times the
-square of the temperature, or of the noise.
+Where uncertainty costs nothing at all, as of a network that guesses, c ends at ten times the square of the temperature,
+or of the noise: so much for each median that an input is more unusual than the ordinary ones.
 """
 
 import math
@@ -16,46 +18,44 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from ..config import FitConfig
+from ..config import ADDED_BUDGET, LEAST_BUDGET, LOSS_SHARE, FitConfig
 from ..data.held_out import HeldOut
 from ..data.likelihood import Classification, Likelihood
 from ..features.added_weights import AddedWeights
+from ..features.gate import Gate
 from ..jacobian.jacobian import SubnetworkJacobian
 from ..job import Job
 from ..runtime.arrays import Array, to_numpy
 from .calibration import held_out_rows
 from .temperature import suited
 
-LEAST_SCALE, MOST_VARIANCE = 0.01, 10.0  # of c, and of c median(v): in squares of the temperature or of the noise
-LEAST_TYPICAL = 1e-3  # of median(v)
+LEAST_SCALE, MOST_SCALE = 1e-3, 10.0  # of c: in squares of the temperature or of the noise
+RISE, ERRORS = 0.1, 0.5  # of the mean probability of a class: in its own size, and in standard errors
 STEPS_A_DECADE, BISECTIONS = 2, 6  # the latter between two steps: to 2 %
 Variances = Callable[[Tensor], Array]
-"""From derivatives (B, M, S) to variances (B, M, J)."""
+"""From derivatives (B, M, S) to variances (B, M)."""
 
 
 @dataclass(frozen=True)
 class Held:
-    """Outputs of held-out examples: mean (n, K), targets, the subnetwork's variances (n, K), of which those with a
-    divisor for all outputs keep the mean, (n, 1), and v of the added weights, (n,)."""
+    """Outputs of held-out examples: mean (n, K), targets, and the variances for c = 1, (n, K), of which those with a
+    divisor for all outputs keep the mean, (n, 1); gate: that of c = 1."""
 
     mean: Array
     targets: Array
-    subnetwork: Array
-    added: Array
-
-    def variance(self, scale: float, likelihood: Likelihood) -> Array:
-        """(n, K) or (n, 1)."""
-        total: Array = self.subnetwork + scale * self.added[:, np.newaxis] * likelihood.added_share
-        return total
+    variance: Array
+    gate: Gate
 
 
 @dataclass(frozen=True)
 class Paid:
-    """What uncertainty costs on held-out data, mean and standard error in nats; and the likelihood that suits it."""
+    """What uncertainty costs on held-out data, mean and standard error in nats; the likelihood that suits it; and
+    whether every class keeps its share."""
 
     cost: float
     error: float
     likelihood: Likelihood
+    shares_kept: bool
 
     @property
     def most(self) -> float:
@@ -65,9 +65,10 @@ class Paid:
 
 @dataclass(frozen=True)
 class AddedScale:
-    """c, what it costs, and the choice in one sentence."""
+    """c, what it costs, of what budget, and the choice in one sentence."""
 
     scale: float
+    budget: float
     paid: Paid
     explanation: str
 
@@ -77,26 +78,57 @@ def choose_scale(config: FitConfig, likelihood: Likelihood, held: Held) -> Added
 
     likelihood: of the plain network.
     """
-    budget = config.budget
-    plain = likelihood.log_likelihood(held.mean, np.zeros_like(held.subnetwork), held.targets)
+    none = np.zeros_like(held.variance)
+    plain = likelihood.log_likelihood(held.mean, none, held.targets)
+    budget, usual = (
+        config.uncertainty_budget or default_budget(likelihood, plain),
+        _probabilities(likelihood, held, none),
+    )
 
     def pay(scale: float) -> Paid:
-        variance, own = held.variance(scale, likelihood), likelihood
+        variance, own = scale * held.variance, likelihood
         if isinstance(own, Classification) and config.fits_temperature:
             own = suited(own, held.mean, variance, held.targets)
         lost = plain - own.log_likelihood(held.mean, variance, held.targets)
-        return Paid(float(lost.mean()), float(lost.std() / math.sqrt(len(lost))), own)
+        kept = _keeps_shares(usual, _probabilities(own, held, variance))
+        return Paid(float(lost.mean()), float(lost.std() / math.sqrt(len(lost))), own, kept)
 
-    logarithms = np.log(_scales(likelihood, held))
+    def affordable(logarithm: float) -> bool:
+        paid = pay(math.exp(logarithm))
+        return paid.most <= budget and paid.shares_kept
+
+    logarithms = np.log(_scales(likelihood))
     last = len(logarithms) - 1
-    place = next((place for place in range(last, -1, -1) if pay(math.exp(logarithms[place])).most <= budget), 0)
+    place = next((place for place in range(last, -1, -1) if affordable(logarithms[place])), 0)
     low, high = logarithms[place], logarithms[min(place + 1, last)]
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
-        low, high = (middle, high) if pay(math.exp(middle)).most <= budget else (low, middle)
+        low, high = (middle, high) if affordable(middle) else (low, middle)
     scale = math.exp(low)
-    paid = pay(scale)
-    return AddedScale(scale, paid, _explain(scale, paid, budget, ended=place == last, count=len(held.mean)))
+    paid, prior = pay(scale), scale * held.gate.added
+    explanation = _explain(prior, paid, budget, ended=place == last, count=len(held.mean))
+    return AddedScale(scale, budget, paid, explanation)
+
+
+def default_budget(likelihood: Likelihood, plain: Array) -> float:
+    """Of a classification a share of the loss, -plain (n,) at the best temperature, between two limits."""
+    if not isinstance(likelihood, Classification):
+        return ADDED_BUDGET
+    return min(max(LOSS_SHARE * -float(plain.mean()), LEAST_BUDGET), ADDED_BUDGET)
+
+
+def _probabilities(likelihood: Likelihood, held: Held, variance: Array) -> Array:
+    """Of each class or label, (n, K); none of a regression."""
+    if isinstance(likelihood, Classification):
+        return likelihood.probabilities(held.mean, variance)
+    return np.zeros((len(held.mean), 0))
+
+
+def _keeps_shares(usual: Array, found: Array) -> bool:
+    """Whether no class is announced much more often than usual; (n, K) both."""
+    shares, error = usual.mean(axis=0), math.sqrt(len(usual))
+    rise = (found - usual).mean(axis=0) + (found - usual).std(axis=0) / error
+    return bool((rise <= np.maximum(RISE * shares, ERRORS * np.sqrt(shares * (1 - shares)) / error)).all())
 
 
 def held_outputs(
@@ -107,45 +139,36 @@ def held_outputs(
     data: HeldOut,
     variances: Variances,
 ) -> Held:
-    """One pass; variances: of the subnetwork, J = 1."""
-    mean, subnetwork = shared_variances(job, jacobian, data, variances, "Prior variance")
-    variance, _ = added.of_all(job.network, data.inputs, held_out_rows(jacobian, likelihood.outputs))
-    return Held(mean, to_numpy(data.targets), subnetwork[:, :, 0], variance)
-
-
-def shared_variances(
-    job: Job, jacobian: SubnetworkJacobian, data: HeldOut, variances: Variances, description: str
-) -> tuple[Array, Array]:
-    """Mean (n, K) and the subnetwork's variances of held-out examples, (n, K, J), or where one divisor is for all
-    outputs their mean, (n, 1, J), float64."""
-    means, found, shared = [], [], job.likelihood.link == "probit-shared"
-    for inputs, _ in data.chunks(held_out_rows(jacobian, job.likelihood.outputs), job.track, description):
+    """One pass; variances: of the subnetwork."""
+    rows, share = held_out_rows(jacobian, likelihood.outputs), likelihood.added_share
+    means, found = [], []
+    for inputs, _ in data.chunks(rows, job.track, "Prior variance"):
         mean, derivatives = jacobian(inputs)
         means.append(to_numpy(mean.double()))
-        some = variances(derivatives)
-        found.append(some.mean(axis=1, keepdims=True) if shared else some)
-    return np.concatenate(means), np.concatenate(found)
+        found.append(variances(derivatives))
+    subnetwork, (extra, _) = np.concatenate(found), added.of_all(job.network, data.inputs, rows)
+    gate = Gate.fit((subnetwork / share).mean(axis=1), extra, _unit(likelihood))
+    variance = gate.of(subnetwork, extra, share)[0]
+    if likelihood.link == "probit-shared":
+        variance = variance.mean(axis=1, keepdims=True)
+    return Held(np.concatenate(means), to_numpy(data.targets), variance, gate)
 
 
-def suited_log_likelihood(likelihood: Classification, mean: Array, variances: Array, targets: Array) -> Array:
-    """(J,): of each of the variances (n, 1, J) or (n, K, J) at the temperature that suits them."""
-    each = (variances[:, :, j] for j in range(variances.shape[2]))
-    return np.array([suited(likelihood, mean, v, targets).log_likelihood(mean, v, targets).mean() for v in each])
-
-
-def _scales(likelihood: Likelihood, held: Held) -> Array:
+def _scales(likelihood: Likelihood) -> Array:
     """What is tried, ascending."""
-    unit = likelihood.plain_temperature**2 if isinstance(likelihood, Classification) else likelihood.noise_variance
-    typical = max(float(np.median(held.added)), LEAST_TYPICAL)
-    least = unit * LEAST_SCALE
-    most = unit * MOST_VARIANCE / typical
+    least, most = (bound * _unit(likelihood) for bound in (LEAST_SCALE, MOST_SCALE))
     return np.geomspace(least, most, 1 + math.ceil(STEPS_A_DECADE * math.log10(most / least)))
 
 
-def _explain(scale: float, paid: Paid, budget: float, *, ended: bool, count: int) -> str:
+def _unit(likelihood: Likelihood) -> float:
+    """T^2, or sigma^2."""
+    return likelihood.plain_temperature**2 if isinstance(likelihood, Classification) else likelihood.noise_variance
+
+
+def _explain(prior: float, paid: Paid, budget: float, *, ended: bool, count: int) -> str:
     """One sentence."""
     text = (
-        f"prior variance {scale:.3g} of the added weights: uncertainty costs {paid.cost:.2g} nats, with a standard "
-        f"error of {paid.error:.2g} on {count:,} held-out examples, of the {budget:g} allowed"
+        f"prior variance {prior:.3g} of the added weights: uncertainty costs {paid.cost:.2g} nats, with a standard "
+        f"error of {paid.error:.2g} on {count:,} held-out examples, of the {budget:.2g} allowed"
     )
     return f"{text}; a larger one was not tried, since it would be most of every prediction" if ended else text

@@ -53,7 +53,7 @@ def calibrate(
     added: AddedWeights | None = None,
 ) -> Calibrated:
     """Fit the temperature if that is left to do and choose the score, then set the reject threshold; at most `rows`
-    examples at once. added: with the prior variance that was chosen, and the temperature with it."""
+    examples at once. added: with the gate that was chosen, and the temperature with it."""
     rows = min(rows, held_out_rows(jacobian, likelihood.outputs))
 
     def outputs(data: HeldOut) -> HeldOutOutputs:
@@ -61,7 +61,8 @@ def calibrate(
         if added is None:
             return HeldOutOutputs(mean, variance)
         extra, distance = added.of_all(job.network, data.inputs, rows)
-        return HeldOutOutputs(mean, variance + extra[:, np.newaxis] * likelihood.added_share, {"distance": distance})
+        gated, _, _ = added.gate.of(variance, extra, likelihood.added_share)
+        return HeldOutOutputs(mean, gated, {"distance": distance})
 
     tuned = outputs(tuning) if len(tuning) else None
     if isinstance(likelihood, Classification) and job.config.fits_temperature and added is None:

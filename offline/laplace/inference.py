@@ -6,29 +6,26 @@ import numpy as np
 from torch import Tensor
 
 from demur.service.bundle import AddedWeights as ManifestPart
+from demur.service.bundle import Gate as GatePart
 from demur.service.bundle import Posterior, Prior
 from demur.service.maths.posterior_factor import CholeskyPosterior
 
 from ..config import FitConfig
 from ..data.held_out import HeldOut
-from ..data.likelihood import Classification, Likelihood, Regression
+from ..data.likelihood import Likelihood, Regression
 from ..features.added_weights import AddedWeights
 from ..jacobian.jacobian import SubnetworkJacobian
 from ..job import Job
 from ..runtime.arrays import Array, to_numpy
 from ..runtime.progress import one_step
 from ..section import Section
-from .added_scale import AddedScale, Variances, choose_scale, held_outputs, shared_variances, suited_log_likelihood
-from .calibration import held_out_rows
+from .added_scale import AddedScale, Held, Variances, choose_scale, held_outputs
 from .ggn import Curvature
-from .noise import likeliest_noise
+from .noise import likeliest_noise, noise_beside
 from .posterior import Spectrum, factor, posterior_precision
 from .prior import (
-    PLAIN,
-    PriorSweep,
     choose_prior,
     fixed_prior,
-    likeliest_prior,
     no_wider_than_targets,
     prior_share,
     searched_prior,
@@ -41,20 +38,21 @@ PICTURED_SIZE = 4096
 
 @dataclass(frozen=True)
 class Added:
-    """The added weights with the prior variance that was chosen, and what that costs."""
+    """The added weights with the gate that was chosen, and what that costs."""
 
     weights: AddedWeights
     chosen: AddedScale
 
-    def in_manifest(self, budget: float) -> ManifestPart:
+    def in_manifest(self) -> ManifestPart:
         """What the manifest says of them."""
         weights, paid = self.weights, self.chosen.paid
         return ManifestPart(
             layers=weights.layers.link,
             distance_layers=weights.layers.score,
             features=len(weights.link.phases),
-            prior_variance=weights.scale,
-            budget=budget,
+            prior_variance=weights.gate.added,
+            gate=GatePart(weights.gate.subnetwork, weights.gate.threshold),
+            budget=self.chosen.budget,
             cost=paid.cost,
             cost_error=paid.error,
             explanation=self.chosen.explanation,
@@ -82,13 +80,13 @@ class Inference:
 
     @property
     def added_weights(self) -> AddedWeights | None:
-        """With the prior variance that was chosen; None: there are none."""
+        """With the gate that was chosen; None: there are none."""
         return None if self.added is None else self.added.weights
 
-    def section(self, config: FitConfig) -> Section:
+    def section(self) -> Section:
         """In the manifest."""
         fields = {"prior": self.prior, "posterior": self.posterior}
-        added = None if self.added is None else self.added.in_manifest(config.budget)
+        added = None if self.added is None else self.added.in_manifest()
         metrics = {} if self.noise_examples is None else {"noise_examples": float(self.noise_examples)}
         return Section({**fields, "added_weights": added}, metrics, self.warnings)
 
@@ -101,7 +99,7 @@ class _Priors:
     likelihood: Likelihood
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    added: AddedScale | None = None
+    added: tuple[Held, AddedScale] | None = None
 
 
 def infer(
@@ -120,15 +118,16 @@ def infer(
     spectrum = _spectrum(job, ggn)
     found = _search(job, jacobian, ggn, spectrum, tuning, added, curvature.examples)
     prior, likelihood, warnings = found.prior, found.likelihood, found.warnings
-    posterior_added = None
-    if added is not None and found.added is not None:
-        posterior_added = Added(replace(added, scale=found.added.scale), found.added)
+    held, chosen = found.added or (None, None)
     if isinstance(likelihood, Regression) and spectrum is not None and config.estimates_noise:
-        rows = held_out_rows(jacobian, likelihood.outputs)
-        extra = None if posterior_added is None else posterior_added.weights.of_all(job.network, tuning.inputs, rows)[0]
-        noise = likeliest_noise(jacobian, spectrum, prior.used, tuning, likelihood, job.track, extra)
+        if held is None or chosen is None:
+            noise = likeliest_noise(jacobian, spectrum, prior.used, tuning, likelihood, job.track)
+        else:
+            noise = noise_beside(held.mean, chosen.scale * held.variance, held.targets, likelihood)
         ratio, likelihood = (likelihood.noise / noise) ** 2, replace(likelihood, sigma_noise=noise)
         ggn, spectrum = ggn.mul_(ratio), spectrum.scaled(ratio)
+        if held is not None and added is not None:  # what is usual of the posterior that is served
+            held = held_outputs(job, jacobian, likelihood, added, tuning, _of_spectrum(spectrum, prior))
     kept, metadata = _cholesky(job, ggn, prior)
     if metadata.jitter:
         warnings += (
@@ -140,6 +139,14 @@ def infer(
             "nothing tells how far an input is from the training data; build its layers from torch.nn modules",
         )
     eigenvalues = None if spectrum is None else spectrum.values
+    posterior_added = None
+    if added is not None and held is not None and chosen is not None:
+        posterior_added = Added(replace(added, gate=held.gate.scaled(chosen.scale)), chosen)
+        if not held.gate.subnetwork:
+            warnings += (
+                f"the {jacobian.size:,} chosen weights are not served: for most held-out examples their variance is "
+                "next to nothing, so it says nothing of others; another selection, or a smaller prior_precision, may",
+            )
     noise_examples = len(tuning) if config.estimates_noise else None
     return Inference(
         kept, metadata, prior, likelihood, eigenvalues, warnings, found.notes, posterior_added, noise_examples
@@ -166,27 +173,27 @@ def _search(
     added: AddedWeights | None,
     examples: int,
 ) -> _Priors:
-    """lambda and lambda_S = lambda S / D, and the added weights' prior variance;
-    examples: N of the curvature."""
+    """lambda and lambda_S = lambda S / D, and the gate of both posteriors, if there are two; examples: N of the
+    curvature."""
     config = job.config
     share = prior_share(jacobian.size, job.layout.total)
     if isinstance(config.prior_precision, float):
         found = _Priors(fixed_prior(config.prior_precision, share), job.likelihood)
         return found if added is None else _scaled(job, jacobian, added, tuning, found, _of_factor(ggn, found.prior))
     assert spectrum is not None
-    sweep = _sweep(job, jacobian, spectrum, share, tuning, shared=added is not None)
-    likeliest = config.prior_precision is None and added is not None
-    if isinstance(job.likelihood, Regression) and (likeliest or config.prior_precision in ("budget", None)):
+    method = config.prior_precision or ("budget" if added is None else "marglik")
+    by_evidence = None if method == "marglik" else tuning
+    weights = job.weights.cpu()[jacobian.indices.cpu()]
+    sweep = sweep_prior(spectrum, weights, share, jacobian, by_evidence, job.likelihood, job.track)
+    if isinstance(job.likelihood, Regression) and method == "budget":
         targets = to_numpy(job.likelihood.standardised(tuning.targets))
         sweep = no_wider_than_targets(sweep, spectrum, examples, job.likelihood.noise, targets)
-    choice = (
-        likeliest_prior(sweep) if likeliest else choose_prior(sweep, config.prior_precision or "budget", config.budget)
-    )
+    choice = choose_prior(sweep, method, config.budget)
     prior = searched_prior(sweep, choice)
     if added is None:
         return _Priors(prior, job.likelihood, choice.warnings, choice.notes)
-    found = _Priors(prior, job.likelihood, choice.warnings)
-    return _scaled(job, jacobian, added, tuning, found, lambda rows: spectrum.variances(rows, np.array([prior.used])))
+    found = _Priors(prior, job.likelihood, choice.warnings if config.prior_precision else ())
+    return _scaled(job, jacobian, added, tuning, found, _of_spectrum(spectrum, prior))
 
 
 def _scaled(
@@ -195,25 +202,12 @@ def _scaled(
     """With the prior variance of the added weights, and the likelihood that goes with both posteriors."""
     held = held_outputs(job, jacobian, found.likelihood, added, tuning, variances)
     chosen = choose_scale(job.config, found.likelihood, held)
-    return replace(found, likelihood=chosen.paid.likelihood, added=chosen)
+    return replace(found, likelihood=chosen.paid.likelihood, added=(held, chosen))
 
 
-def _sweep(
-    job: Job, jacobian: SubnetworkJacobian, spectrum: Spectrum, share: float, tuning: HeldOut, *, shared: bool
-) -> PriorSweep:
-    """What each lambda is worth; with one divisor for all logits (`shared`), at the temperature that suits it."""
-    weights = job.weights.cpu()[jacobian.indices.cpu()]
-    if not (shared and isinstance(job.likelihood, Classification) and job.config.fits_temperature):
-        return sweep_prior(spectrum, weights, share, jacobian, tuning, job.likelihood, job.track)
-    precisions = spectrum.search_range(share)
-    tried = np.append(precisions * share, PLAIN)
-    mean, variances = shared_variances(
-        job, jacobian, tuning, lambda rows: spectrum.variances(rows, tried), "Prior precision"
-    )
-    scores = suited_log_likelihood(job.likelihood, mean, variances, to_numpy(tuning.targets))
-    evidence = spectrum.log_evidence(weights, precisions * share)
-    sweep = PriorSweep(precisions, precisions * share, evidence, scores[:-1], float(scores[-1]))
-    return sweep.as_far_as_it_matters()
+def _of_spectrum(spectrum: Spectrum, prior: Prior) -> Variances:
+    used = np.array([prior.used])
+    return lambda rows: spectrum.variances(rows, used)[..., 0]
 
 
 def _of_factor(ggn: Tensor, prior: Prior) -> Variances:
@@ -222,8 +216,7 @@ def _of_factor(ggn: Tensor, prior: Prior) -> Variances:
     posterior = CholeskyPosterior(scale_tril)
 
     def variances(rows: Tensor) -> Array:
-        found: Array = posterior.variance(to_numpy(rows.double()))
-        return found[:, :, np.newaxis]
+        return posterior.variance(to_numpy(rows.double()))
 
     return variances
 

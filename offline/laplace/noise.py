@@ -7,6 +7,8 @@ known, sigma is chosen so that these examples are likeliest together with v(x), 
     v_sigma(x) = J (G / sigma^2 + p I)^-1 J^T,   G = sum_n J_n^T J_n,   p = lambda_S.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -51,30 +53,32 @@ def likeliest_noise(
     data: HeldOut,
     likelihood: Regression,
     track: Track,
-    added: Array | None = None,
 ) -> float:
     """sigma with the largest held-out log-likelihood of the predictive, on a grid around the likelihood's.
 
-    spectrum: of G / sigma^2; used: lambda_S; added (n,): the variance that added weights give, times r_k^2.
+    spectrum: of G / sigma^2; used: lambda_S.
     """
     noises = likelihood.noise * STEPS
-    total, added = np.zeros(len(noises)), np.zeros(len(data)) if added is None else added
-    start = 0
+    total = np.zeros(len(noises))
     for inputs, targets in data.chunks(held_out_rows(jacobian, data.targets.shape[1]), track, "Observation noise"):
         mean, j = jacobian(inputs)
-        extra, start = added[start : start + len(inputs)], start + len(inputs)
-        share = extra[:, np.newaxis] * likelihood.added_share
         each = spectrum, used, np.outer(noises, likelihood.relative)
-        total += _log_likelihoods(to_numpy(mean.double()), j, to_numpy(targets), *each, share)
+        total += _log_likelihoods(to_numpy(mean.double()), j, to_numpy(targets), *each)
     return float(noises[int(np.argmax(total))])
 
 
+def noise_beside(mean: Array, variance: Array, targets: Array, likelihood: Regression) -> float:
+    """sigma with the largest held-out log-likelihood beside variances (n, K) that do not depend on it."""
+    each = [replace(likelihood, sigma_noise=noise) for noise in (likelihood.noise * STEPS).tolist()]
+    return max(each, key=lambda one: float(one.log_likelihood(mean, variance, targets).sum())).noise
+
+
 def _log_likelihoods(
-    mean: Array, jacobian: Tensor, targets: Array, spectrum: Spectrum, used: float, noises: Array, added: Array
+    mean: Array, jacobian: Tensor, targets: Array, spectrum: Spectrum, used: float, noises: Array
 ) -> Array:
-    """Sums over the examples, one for each of the noises (I, K); added (B, K)."""
+    """Sums over the examples, one for each of the noises (I, K)."""
     scale = np.square(STEPS)  # v_sigma = scale J (G / first^2 + p scale I)^-1 J^T
-    variances = scale * spectrum.variances(jacobian, used * scale) + added[:, :, np.newaxis]
+    variances = scale * spectrum.variances(jacobian, used * scale)
     return np.array(
         [
             gaussian_log_likelihood(mean, predictive_std(variances[:, :, i], noise), targets).sum()

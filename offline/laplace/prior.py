@@ -247,16 +247,6 @@ def choose_prior(sweep: PriorSweep, method: Method, budget: float = 0.0) -> Prio
     )
 
 
-def likeliest_prior(sweep: PriorSweep) -> PriorChoice:
-    """The largest precision within `FLAT` of the best held-out log-likelihood: uncertainty that earns something there,
-    and no more. Raises `ValueError` without held-out data."""
-    reference, scores = sweep.reference, sweep.log_likelihood
-    assert scores is not None
-    place = int(np.flatnonzero(scores >= scores.max() - FLAT)[-1])
-    cost = reference - float(scores[place])
-    return PriorChoice("gridsearch", float(sweep.precisions[place]), float(sweep.used[place]), cost=cost)
-
-
 def _merits(sweep: PriorSweep, method: Method, budget: float) -> Array:
     """(G,): the first of the largest is chosen."""
     if method == "marglik":

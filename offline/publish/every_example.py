@@ -26,12 +26,13 @@ MOVED, MOVED_SHARE = 0.02, 0.01
 class EveryExample:
     """parts: the inputs (n, *shape), in parts; off (n,): how far the means served are from torch's, relative to the
     example's largest, or to that of a typical example where that is more; moved (n,): how far the largest probability,
-    or relative the standard deviation, is off.
+    or relative the standard deviation, is off; variance (n,): the largest that torch has for an output.
     """
 
     parts: Sequence[Tensor]
     off: Array
     moved: Array
+    variance: Array
 
     @classmethod
     def served(cls, folder: Path, halves: Sequence[Predicted], track: Track) -> "EveryExample":
@@ -51,11 +52,14 @@ class EveryExample:
         off = np.abs(found.mean - mean).max(axis=1) / np.maximum(size, max(float(np.median(size)), 1e-30))
         spread = [_spread(one) for one in (found, *expected)]
         moved = np.abs(spread[0] / np.concatenate(spread[1:]) - 1).max(axis=1)
-        return cls(parts, *(np.where(np.isfinite(each), each, np.inf) for each in (off, moved)))
+        variance = np.concatenate([one.variance.max(axis=1) for one in expected])
+        return cls(parts, *(np.where(np.isfinite(each), each, np.inf) for each in (off, moved, variance)))
 
     def furthest(self, count: int) -> Tensor:
-        """The inputs (count, *shape) whose means are furthest off, in their order."""
-        return self.at(np.sort(np.argsort(-self.off, kind="stable")[:count]))
+        """The inputs (count, *shape) whose means are furthest off, a half of them, or whose variances are the largest,
+        in their order."""
+        off, wide = (np.argsort(-each, kind="stable") for each in (self.off, self.variance))
+        return self.at(np.sort(list(dict.fromkeys([*off[: count // 2], *wide[:count], *off]))[:count]))
 
     def at(self, places: Array) -> Tensor:
         """The inputs at these places, ascending."""

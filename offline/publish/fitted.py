@@ -29,5 +29,5 @@ class Fitted:
         yield self.description.section(job.config)
         yield self.subnetwork.section(job)
         yield self.curvature.section(job)
-        yield self.inference.section(job.config)
+        yield self.inference.section()
         yield self.calibrated.section(job.likelihood, self.description.names)

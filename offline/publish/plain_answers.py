@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from demur.service.maths.posterior_factor import CholeskyPosterior
 
-from ..export.verify import Truth, Unreduced
+from ..export.verify import ADDED_SHARE, Truth, Unreduced
 from ..features.added_weights import AddedWeights
 from ..jacobian.jacobian import SubnetworkJacobian
 from ..jacobian.plain import plain_jacobian
@@ -49,19 +49,23 @@ class PlainAnswers:
     def truth(self) -> Truth:
         """In float64, or in float32 where the network cannot run otherwise."""
         with highest_precision(self.job.network, self.inputs) as precise:
-            found, derivatives = self._of(self.job.network, precise)
+            found, derivatives, v = self._of(self.job.network, precise)
         whole, mean = self.whole, found["mean"]
         unreduced = None
         if whole is not None:
-            extra = self._of_outputs(found["added_variance"]) if self.added is not None else 0.0
-            unreduced = Unreduced(whole.factor.variance(derivatives) + extra, whole.error_bound)
-        prior = 0.0 if self.added is None else self.added.scale
-        return Truth(to_numpy(self.inputs), **found, precision=str(mean.dtype), unreduced=unreduced, added_prior=prior)
+            unreduced = Unreduced(self._gated(whole.factor.variance(derivatives), v)[0], whole.error_bound)
+        least: dict[str, Array] = {}
+        if self.added is not None:
+            _, _, ungated = self._gated(self.posterior.variance(derivatives), v)
+            typical, floor = self.added.gate.added * v, ADDED_SHARE * self.added.gate.added
+            least = {"variance": np.maximum(ungated, floor), "added_variance": np.maximum(typical, floor)}
+        return Truth(to_numpy(self.inputs), **found, precision=str(mean.dtype), unreduced=unreduced, least=least)
 
-    def _of_outputs(self, added: Array) -> Array:
-        """The part of each output's variance that added weights have: (n,) -> (n, K)."""
-        found: Array = added[:, np.newaxis] * self.job.likelihood.added_share.astype(added.dtype)
-        return found
+    def _gated(self, subnetwork: Array, v: Array) -> tuple[Array, Array, Array]:
+        """As `Gate.of`; without added weights the variances as they are."""
+        if self.added is None:
+            return subnetwork, v, subnetwork
+        return self.added.gate.of(subnetwork, v, self.job.likelihood.added_share.astype(subnetwork.dtype))
 
     def rounding(self, truth: Truth) -> dict[str, float]:
         """The effect of rounding on the network: plain torch in float32, and with every weight off by a few float32
@@ -83,8 +87,8 @@ class PlainAnswers:
                 moved = truth.errors(self._of(shaken, precise)[0])
         return {name: max(single[name], moved[name]) for name in single}
 
-    def _of(self, network: nn.Module, inputs: Tensor) -> tuple[dict[str, Array], Array]:
-        """Mean, variance and what added weights give, and the derivatives, in the network's precision."""
+    def _of(self, network: nn.Module, inputs: Tensor) -> tuple[dict[str, Array], Array, Array]:
+        """Mean, variance and what added weights give; the derivatives; and v; in the network's precision."""
         chosen = tuple(Chosen(p, positions) for p, positions in self.job.layout.locate(self.jacobian.indices))
         with torch.no_grad():
             outputs = network(inputs)
@@ -95,8 +99,9 @@ class PlainAnswers:
         variance = self.posterior.variance(jacobian)
         found = {"mean": mean, "variance": variance}
         if self.added is None:
-            return found, jacobian
+            return found, jacobian, np.zeros(len(mean))
         with torch.no_grad():
-            added, distance = (to_numpy(part) for part in self.added.to(outputs).of(network, inputs))
-        both = {"variance": variance + self._of_outputs(added), "added_variance": added}
-        return found | both | {"feature_scores": distance[:, np.newaxis]}, jacobian
+            v, distance = (to_numpy(part) for part in self.added.to(outputs).of(network, inputs))
+        variance, part, _ = self._gated(variance, v)
+        found |= {"variance": variance, "added_variance": part, "feature_scores": distance[:, np.newaxis]}
+        return found, jacobian, v

@@ -92,16 +92,33 @@ class Prior(Part):
 
 
 @dataclass(frozen=True)
+class Gate(Part):
+    """What makes the variances of the chosen weights, v_S,k, and of the added ones, a, those of the outputs:
+
+        w_k = s v_S,k + a r_k^2,   u = mean_k w_k / r_k^2,   v_k = (1 - t / max(u, t)) w_k,
+
+    s `subnetwork_scale`, 0 where the graph leaves that part out, t `threshold`; r_k = 1 but of a regression with a
+    noise for each output.
+    """
+
+    subnetwork_scale: Annotated[float, Field(ge=0)]
+    threshold: Positive
+
+
+@dataclass(frozen=True)
 class AddedWeights(Part):
     """The posterior over weights that the network did not have, the last of which are zero: their variance is part of
     each output's.
 
     `layers`: whose inputs the variance of the outputs is made of, `distance_layers` those of the score `distance`; ""
     stands for the network's inputs, "." for their texture. `features`: how many random features the former has.
-    `prior_variance`: c, that of an output far from all training examples. `cost`: the held-out log-likelihood of an
+    `prior_variance`: that of an output far from all training examples. `gate`: what inputs that are no more unusual
+    than most held-out ones are spared by; bundles of before have none. `cost`: the held-out log-likelihood of an
     example, in nats, that the uncertainty takes from the best without any, and `cost_error` its standard error;
     `budget`: what both together may be. `explanation`: the choice in one sentence.
     """
+
+    left_out: ClassVar[frozenset[str]] = frozenset({"gate"})
 
     layers: Annotated[tuple[str, ...], Field(min_length=1)]
     distance_layers: Annotated[tuple[str, ...], Field(min_length=1)]
@@ -111,6 +128,7 @@ class AddedWeights(Part):
     cost: float
     cost_error: Annotated[float, Field(ge=0)]
     explanation: str
+    gate: Gate | None = None
 
 
 @dataclass(frozen=True)

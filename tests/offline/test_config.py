@@ -187,7 +187,7 @@ def test_a_share_gives_at_least_one_and_at_most_all(share: float, total: int) ->
 
 def test_without_added_weights_it_is_the_papers_method() -> None:
     both, alone = FitConfig(), FitConfig(added_weights=False)
-    assert (both.budget, both.fits_temperature) == (0.005, True)
+    assert (both.budget, both.fits_temperature) == (0.004, True)
     assert (alone.budget, alone.fits_temperature, alone.given_temperature) == (0.05, False, 1.0)
     given = FitConfig(uncertainty_budget=0.1, temperature="fit", added_weights=False)
     assert (given.budget, given.fits_temperature) == (0.1, True)

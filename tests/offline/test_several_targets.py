@@ -100,7 +100,7 @@ def test_units_change_nothing(network: nn.Module, fitted: Path, tmp_path: Path) 
     x = torch.cat([data(50, 2)[0], 20 * data(5, 3)[0]]).numpy()
     found, expected, units = Predictor.load(fitted).predict(x), plain.predict(x), UNITS.numpy()
     np.testing.assert_allclose(found.mean / units, expected.mean, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(found.variance, expected.variance * units**2, rtol=1e-3)
+    np.testing.assert_allclose(found.variance / units**2, expected.variance, rtol=1e-3, atol=1e-6)
     assert found.std is not None
     assert expected.std is not None
     np.testing.assert_allclose(found.std, expected.std * units, rtol=1e-3)
@@ -109,9 +109,17 @@ def test_units_change_nothing(network: nn.Module, fitted: Path, tmp_path: Path) 
     assert found.rejected[-5:].all()
 
 
+def before_the_gate(own: np.ndarray, passed: np.ndarray, threshold: float) -> np.ndarray:
+    """a, of which the gate lets a (1 - t / (s v_S + a)) pass."""
+    b = own - threshold - passed
+    found: np.ndarray = (np.sqrt(b**2 + 4 * passed * own) - b) / 2
+    return found
+
+
 @pytest.mark.parametrize("added", [False, True])
 def test_variances_equal_the_oracle(network: nn.Module, added: bool, tmp_path: Path) -> None:
-    """Subnetwork: the explicit posterior with a noise for each target. Added weights: r_k^2 of one variance."""
+    """Subnetwork: the explicit posterior with a noise for each target. Added weights: r_k^2 of one variance,
+    and the gate before both."""
     options = {**CONFIG, "subnetwork_size": 1.0, "selection": "random", "prior_precision": 3.0, "added_weights": added}
     model = InUnits(network, UNITS)
     path = fit_bundle(
@@ -121,7 +129,7 @@ def test_variances_equal_the_oracle(network: nn.Module, added: bool, tmp_path: P
         calibration_loader=data(200, 1, UNITS),
         config=FitConfig(**options),
     )
-    predictor, x = Predictor.load(path), data(10, 2)[0]
+    predictor, x = Predictor.load(path), 5 * data(10, 2)[0]  # unusual ones
     noises = np.array(predictor.manifest.noises)
     mean, jacobian = reference.full_jacobian(model, data(60, 0)[0])
     precision = reference.posterior_precision(mean, jacobian, "regression", 3.0, noises)
@@ -129,8 +137,14 @@ def test_variances_equal_the_oracle(network: nn.Module, added: bool, tmp_path: P
     found = predictor.predict(x.numpy())
     if added:
         assert found.added_variance is not None
-        ratios = noises / np.prod(noises) ** (1 / 3)
-        expected = expected + found.added_variance[:, np.newaxis] * ratios**2
+        part, ratios = predictor.manifest.added_weights, noises / np.prod(noises) ** (1 / 3)
+        assert part is not None
+        assert part.gate is not None
+        own, threshold = part.gate.subnetwork_scale * expected / ratios**2, part.gate.threshold
+        other = before_the_gate(own.mean(1), found.added_variance.astype(np.float64), threshold)
+        unusual = own.mean(1) + other
+        assert (unusual > threshold).all()
+        expected = (1 - threshold / unusual)[:, np.newaxis] * (own + other[:, np.newaxis]) * ratios**2
     np.testing.assert_allclose(found.variance, expected, rtol=2e-4)
     assert found.std is not None
     np.testing.assert_allclose(found.std, np.sqrt(expected + noises**2), rtol=2e-4)

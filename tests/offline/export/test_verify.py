@@ -111,7 +111,7 @@ def test_rounding_is_measured_on_the_network_itself(tmp_path: Path, monkeypatch:
     loader = [(torch.randn(30, 4), torch.randint(0, 3, (30,))) for _ in range(2)]
     config = FitConfig(subnetwork_size=10, selection="random", prior_precision=1.0)
     before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
-    fit_bundle(net, loader, tmp_path / "b", calibration_loader=loader, config=config)
+    fit_bundle(net, loader, tmp_path / "b", calibration_loader=2 * loader, config=config)
     (found,) = asked
     assert set(found) == {*ROUNDING, "added_variance", "feature_scores"}
     assert 1e-8 < found["mean"] < 1e-5, found

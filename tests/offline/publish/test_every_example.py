@@ -1,5 +1,6 @@
 """What is served is compared with torch on every held-out example, and what differs for a few of them is refused."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -69,14 +70,21 @@ def test_an_edge_that_is_served_otherwise_is_refused(
     assert not (tmp_path / "bundle").exists()
 
 
-def every(off: list[float], moved: list[float]) -> EveryExample:
+def every(off: list[float], moved: list[float], variance: Sequence[float] = ()) -> EveryExample:
     """In two parts."""
-    return EveryExample(torch.split(torch.arange(float(len(off)))[:, None], 2), np.array(off), np.array(moved))
+    parts = torch.split(torch.arange(float(len(off)))[:, None], 2)
+    return EveryExample(parts, np.array(off), np.array(moved), np.array(variance or [0.0] * len(off)))
 
 
 def test_those_furthest_off_are_verified() -> None:
-    found = every([0.0, 3.0, np.inf, 1.0, 2.0], [0.0] * 5).furthest(3)
+    found = every([0.0, 3.0, np.inf, 1.0, 2.0], [0.0] * 5, [1.0, 5.0, 0.0, 2.0, 9.0]).furthest(3)
     assert found.flatten().tolist() == [1.0, 2.0, 4.0]
+
+
+def test_half_of_them_are_those_of_the_largest_variance() -> None:
+    found = every([0.0, 3.0, 9.0, 1.0, 2.0, 8.0], [0.0] * 6, [7.0, 0.0, 0.0, 9.0, 0.0, 8.0]).furthest(4)
+    assert found.flatten().tolist() == [0.0, 2.0, 3.0, 5.0]
+    assert len(every([1.0, 2.0], [0.0] * 2).furthest(8)) == 2
 
 
 def test_one_variance_may_jump_and_more_may_not() -> None:

@@ -27,7 +27,7 @@ def test_many_classes(tmp_path: Path) -> None:
     verification = predictor.manifest.verification
     assert verification is not None
     assert verification.variance_error < 1e-4
-    variance = predictor.predict(batches(8, seed=2)[0][0].numpy()).variance
+    variance = predictor.predict(10 * batches(8, seed=2)[0][0].numpy()).variance  # unusual ones
     assert all(len(np.unique(row)) > 50 for row in variance)
 
 
