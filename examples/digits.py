@@ -20,7 +20,7 @@ from demur import FitConfig, ImagePreprocessing, InputSpec
 
 SIZE = 8
 # Which weights, and how much uncertainty, is decided on held-out digits and synthetic shifts of them: `selection` is
-# "auto" by default, weights are added to the network (`added_weights`), and both together cost at most 0.005 nats
+# "auto" by default, weights are added to the network (`added_weights`), and both together cost at most 0.004 nats
 # (`uncertainty_budget`).
 config = FitConfig(name="digits", subnetwork_size=500, seed=0)
 class_names = [str(digit) for digit in range(10)]

@@ -20,7 +20,6 @@ from torch import Tensor
 from ..runtime.arrays import Array, to_numpy
 
 ORDINARY = 0.9  # the share of held-out inputs that pay nothing
-FEW = 40  # of fewer held-out inputs, none pays
 LEAST_TYPICAL = 1e-3  # of med(v), in prior variances; and of med(v_S), in variances at the end of the ordinary ones
 NOTHING = 1e-6  # of med(v_S), in squares of the temperature or of the noise
 TINY = 1e-30  # of u_0, where no input has a variance
@@ -41,8 +40,7 @@ class Gate:
         own = float(np.median(subnetwork))
         tells = own > max(LEAST_TYPICAL * float(np.quantile(subnetwork, ORDINARY)), NOTHING * unit)
         u = added / typical + (subnetwork / own if tells else 0.0)
-        last = u.max() if len(u) < FEW else np.quantile(u, ORDINARY)
-        return cls(1 / own if tells else 0.0, 1 / typical, max(float(last), TINY))
+        return cls(1 / own if tells else 0.0, 1 / typical, max(float(np.quantile(u, ORDINARY)), TINY))
 
     def scaled(self, c: float) -> "Gate":
         """That of c times the prior variance."""

@@ -3,7 +3,8 @@
 An output's variance is c times what is unusual of an input (`demur.offline.features.gate`). What uncertainty costs is
 the held-out log-likelihood below the best without any, each at the temperature that suits it
 (`demur.offline.laplace.temperature`). c is the largest for which the cost *and its standard error*, paired over the
-examples, are at most the uncertainty budget: with few examples it errs on the safe side by itself. And no class, or
+examples, are at most the uncertainty budget: with few examples it errs on the safe side by itself, and what a few of
+them gain by chance buys nothing. And no class, or
 label, may be announced much more often than by the best temperature: its mean probability may rise by a tenth, or by
 half a standard error of its frequency, where that is more; the rise is charged with its standard error, too.
 
@@ -59,8 +60,8 @@ class Paid:
 
     @property
     def most(self) -> float:
-        """One standard error above the mean."""
-        return self.cost + self.error
+        """One standard error above the mean, of which a gain counts only beyond one standard error."""
+        return (self.cost if self.cost > 0 else min(self.cost + self.error, 0.0)) + self.error
 
 
 @dataclass(frozen=True)
@@ -171,4 +172,4 @@ def _explain(prior: float, paid: Paid, budget: float, *, ended: bool, count: int
         f"prior variance {prior:.3g} of the added weights: uncertainty costs {paid.cost:.2g} nats, with a standard "
         f"error of {paid.error:.2g} on {count:,} held-out examples, of the {budget:.2g} allowed"
     )
-    return f"{text}; a larger one was not tried, since it would be most of every prediction" if ended else text
+    return f"{text}; a larger one was not tried, since it would be most of every unusual prediction" if ended else text

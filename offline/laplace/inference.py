@@ -145,7 +145,8 @@ def infer(
         if not held.gate.subnetwork:
             warnings += (
                 f"the {jacobian.size:,} chosen weights are not served: for most held-out examples their variance is "
-                "next to nothing, so it says nothing of others; another selection, or a smaller prior_precision, may",
+                "next to nothing, so it says nothing of others; far from the training data the added weights are "
+                "alone; try another selection",
             )
     noise_examples = len(tuning) if config.estimates_noise else None
     return Inference(
@@ -182,9 +183,9 @@ def _search(
         return found if added is None else _scaled(job, jacobian, added, tuning, found, _of_factor(ggn, found.prior))
     assert spectrum is not None
     method = config.prior_precision or ("budget" if added is None else "marglik")
-    by_evidence = None if method == "marglik" else tuning
+    judged = None if added is not None and method == "marglik" else tuning  # behind the gate, by evidence alone
     weights = job.weights.cpu()[jacobian.indices.cpu()]
-    sweep = sweep_prior(spectrum, weights, share, jacobian, by_evidence, job.likelihood, job.track)
+    sweep = sweep_prior(spectrum, weights, share, jacobian, judged, job.likelihood, job.track)
     if isinstance(job.likelihood, Regression) and method == "budget":
         targets = to_numpy(job.likelihood.standardised(tuning.targets))
         sweep = no_wider_than_targets(sweep, spectrum, examples, job.likelihood.noise, targets)

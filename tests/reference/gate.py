@@ -23,7 +23,7 @@ def gate(subnetwork: Array, added: Array, share: Array) -> Callable[[Array, floa
         return float(mean(own) / medians[0] + v / medians[1])
 
     known = [unusual(own, v) for own, v in zip(subnetwork, added, strict=True)]
-    start = max(known) if len(known) < 40 else np.quantile(known, 0.9)
+    start = np.quantile(known, 0.9)
 
     def gated(own: Array, v: float, c: float) -> tuple[Array, float]:
         u = unusual(own, v)

@@ -22,7 +22,7 @@ FLOAT32 = ("mean", "variance", "added_variance")
 MEANINGS = {
     "inputs": "Examples as the network takes them.",
     "mean": "Outputs of the network: logits before any temperature, or regression means.",
-    "variance": "v: the variances of the outputs by the posterior over weights; 0 for an ordinary input.",
+    "variance": "v: the variances of the outputs by the posterior over weights.",
     "added_variance": "The part of each variance that weights added to the network have; it grows with the distance "
     "from the training data.",
     "score": "The out-of-distribution score that demur.score names: larger is less like the calibration data.",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from demur.offline.config import ADDED_BUDGET, LEAST_BUDGET, LOSS_SHARE, FitConfig
 from demur.offline.data.likelihood import Classification, Likelihood, Regression
 from demur.offline.features.gate import Gate
-from demur.offline.laplace.added_scale import ERRORS, LEAST_SCALE, MOST_SCALE, RISE, Held, choose_scale
+from demur.offline.laplace.added_scale import ERRORS, LEAST_SCALE, MOST_SCALE, RISE, Held, Paid, choose_scale
 from demur.offline.laplace.temperature import suited
 from demur.offline.runtime.arrays import Array
 
@@ -56,6 +56,18 @@ def cost(likelihood: Likelihood, held: Held, scale: float, *, fitted: bool) -> t
     return mean, math.sqrt(sum((one - mean) ** 2 for one in lost) / len(lost)) / math.sqrt(len(lost))
 
 
+def charged(mean: float, error: float) -> float:
+    """A gain is believed where it is more than its error."""
+    if mean >= 0:
+        return mean + error
+    return error if mean > -error else mean + 2 * error
+
+
+def test_a_gain_by_chance_buys_nothing() -> None:
+    for mean, error in ((0.01, 0.02), (-0.01, 0.02), (-0.02, 0.02), (-0.5, 0.02), (0.0, 0.0)):
+        assert Paid(mean, error, SURE, shares_kept=True).most == pytest.approx(charged(mean, error))
+
+
 def plain(held: Held) -> Classification:
     found = suited(SURE, held.mean, 0 * held.variance, held.targets)
     return replace(found, map_temperature=found.temperature)
@@ -69,7 +81,7 @@ def test_it_spends_the_budget_and_no_more(count: int, budget: float) -> None:
     found = choose_scale(FitConfig(uncertainty_budget=budget), likelihood, held)
     assert (found.paid.cost, found.paid.error) == pytest.approx(cost(likelihood, held, found.scale, fitted=True))
     assert found.paid.most <= budget
-    assert sum(cost(likelihood, held, 1.05 * found.scale, fitted=True)) > budget
+    assert charged(*cost(likelihood, held, 1.05 * found.scale, fitted=True)) > budget
 
 
 def test_of_a_regression_at_its_noise() -> None:
