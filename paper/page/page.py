@@ -37,8 +37,8 @@ network, for a batch of 16; bundles in onnxruntime, everything else in torch.
 * "Tempered within the budget" divides all logits by one temperature that costs the same 0.05 nats, and knows nothing of
   the input; "diagonal Laplace, within the budget" spends them on a diagonal posterior over all weights. These are the
   controls: a subnetwork is worth what it gains over them, and not over methods that spend nothing.
-* Rows with "0.005 nats" have the defaults of `FitConfig`. They are of the same networks, trained again on one thread,
-  where rounding differs. IVON stands in for VOGN.
+* Rows with "0.005 nats" have the defaults of `FitConfig` before variances had a gate. They are of the same networks,
+  trained again on one thread, where rounding differs. IVON stands in for VOGN.
 """
 SECTIONS: tuple[tuple[str, Callable[[dict[str, Any]], Section]], ...] = (
     ("toy", regression.toy),
