@@ -4,9 +4,9 @@ An output's variance is c times what is unusual of an input (`demur.offline.feat
 the held-out log-likelihood below the best without any, each at the temperature that suits it
 (`demur.offline.laplace.temperature`). c is the largest for which the cost *and its standard error*, paired over the
 examples, are at most the uncertainty budget: with few examples it errs on the safe side by itself, and what a few of
-them gain by chance buys nothing. And no class, or
-label, may be announced much more often than by the best temperature: its mean probability may rise by a tenth, or by
-half a standard error of its frequency, where that is more; the rise is charged with its standard error, too.
+them gain by chance buys nothing. And no class, or label, may be announced much more often than by the best temperature:
+its mean probability may rise by a tenth, or by half a standard error of its frequency, where that is more; the rise is
+charged with its standard error, too.
 
 Where uncertainty costs nothing at all, as of a network that guesses, c ends at ten times the square of the temperature,
 or of the noise: so much for each median that an input is more unusual than the ordinary ones.
@@ -81,10 +81,8 @@ def choose_scale(config: FitConfig, likelihood: Likelihood, held: Held) -> Added
     """
     none = np.zeros_like(held.variance)
     plain = likelihood.log_likelihood(held.mean, none, held.targets)
-    budget, usual = (
-        config.uncertainty_budget or default_budget(likelihood, plain),
-        _probabilities(likelihood, held, none),
-    )
+    usual = _probabilities(likelihood, held, none)
+    budget = config.uncertainty_budget or _default_budget(likelihood, plain)
 
     def pay(scale: float) -> Paid:
         variance, own = scale * held.variance, likelihood
@@ -111,7 +109,7 @@ def choose_scale(config: FitConfig, likelihood: Likelihood, held: Held) -> Added
     return AddedScale(scale, budget, paid, explanation)
 
 
-def default_budget(likelihood: Likelihood, plain: Array) -> float:
+def _default_budget(likelihood: Likelihood, plain: Array) -> float:
     """Of a classification a share of the loss, -plain (n,) at the best temperature, between two limits."""
     if not isinstance(likelihood, Classification):
         return ADDED_BUDGET
