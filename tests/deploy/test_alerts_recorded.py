@@ -123,10 +123,10 @@ def bright(images: Array) -> Array:
     return 255 * images
 
 
-REJECTED = ("DemurVarianceShift", "DemurRejectRate", "DemurDrift")
+REJECTED = ("DemurVarianceShift", "DemurEntropyShift", "DemurRejectRate", "DemurDrift")
 SHIFTS: dict[str, tuple[Callable[[Array], Array], tuple[str, ...]]] = {
     "turned by 90 degrees": (turned, REJECTED),
-    "black and white exchanged": (inverted, (*REJECTED, "DemurEntropyShift")),
+    "black and white exchanged": (inverted, REJECTED),
     "0 to 255 instead of 0 to 1": (bright, (*REJECTED, "DemurInputsOutOfRange")),
 }
 

@@ -2,7 +2,7 @@
 
 import io
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,7 @@ import pytest
 
 from demur.service.bundle import read_bundle
 from demur.service.inference.predictor import Prediction, Predictor
-from demur.service.monitoring.metrics import P_VALUES
+from demur.service.monitoring.metrics import DEVIATIONS, P_VALUES
 from tests.support.digits import GOLDEN, Array, digits, inverted, turned
 from tests.support.live_prometheus import scraping
 from tests.support.server import Server, running
@@ -28,9 +28,9 @@ KINDS: dict[str, Callable[[Array], Array]] = {
 }
 VARIANCE, P_VALUE = "demur_functional_variance_deviation", "demur_ood_p_value"
 COUNT = f'{VARIANCE}_bucket{{le="+Inf"}}'
-QUANTITIES: dict[str, tuple[Callable[[Prediction], Array], float]] = {
-    VARIANCE: (lambda found: found.variance.max(axis=1), 0.1),
-    P_VALUE: (lambda found: found.p_value, 0.1),
+QUANTITIES: dict[str, Callable[[Prediction], Array]] = {
+    VARIANCE: lambda found: found.variance.max(axis=1),
+    P_VALUE: lambda found: found.p_value,
 }
 
 
@@ -39,19 +39,21 @@ def true_medians() -> dict[str, dict[str, float]]:
     found = {kind: predictor.predict(np.ascontiguousarray(change(digits()))) for kind, change in KINDS.items()}
     return {
         name: {kind: float(np.median(of(prediction))) for kind, prediction in found.items()}
-        for name, (of, _) in QUANTITIES.items()
+        for name, of in QUANTITIES.items()
     }
 
 
 def deviation(value: float) -> float:
-    """(value - m) / u above the median m of the calibration data, u from it to the upper quartile; as well below."""
-    _, low, median, high, _ = read_bundle(BUNDLE).calibration.reference["functional_variance"].tolist()
-    return float((value - median) / (high - median if value >= median else median - low))
+    """(value - m) / u, m the median of the calibration data: above it u is from it to their 95 % quantile, since the
+    gate leaves nine in ten of them, both quartiles among them, without variance, so that nothing lies below."""
+    lowest, _, median, high, highest = read_bundle(BUNDLE).calibration.reference["functional_variance"].tolist()
+    assert 0 == lowest == median == high < highest
+    return float(value / highest)
 
 
-def bounds_around(value: float) -> tuple[float, float]:
-    """The bounds around a p-value."""
-    return max((bound for bound in P_VALUES if bound < value), default=0.0), min(x for x in P_VALUES if x >= value)
+def bucket_of(value: float, bounds: Sequence[float]) -> tuple[float, float]:
+    """Its ends: a histogram knows no more of a value."""
+    return max((bound for bound in bounds if bound < value), default=0.0), min(x for x in bounds if x >= value)
 
 
 def send(server: Server, images: Array) -> None:
@@ -79,14 +81,11 @@ def test_prometheus_reads_the_medians_that_are_true(tmp_path: Path, workers: str
                 medians.setdefault(name, {})[kind] = found
         rules = [rule for group in prometheus.get("/api/v1/rules")["groups"] for rule in group["rules"]]
         assert {rule["health"] for rule in rules} <= {"ok", "unknown"}
-    for name, (_, tolerance) in QUANTITIES.items():
+    for name in QUANTITIES:
         for kind in KINDS:
-            found, true = medians[name][kind], expected[name][kind]
-            if name == P_VALUE:
-                low, high = bounds_around(true)
-                assert low <= found <= high, kind
-            else:
-                assert found == pytest.approx(deviation(true), rel=tolerance, abs=tolerance), (name, kind)
+            true = expected[name][kind]
+            low, high = bucket_of(true, P_VALUES) if name == P_VALUE else bucket_of(deviation(true), DEVIATIONS)
+            assert low <= medians[name][kind] <= high, (name, kind)
     upright, turned_, inverted_ = medians[VARIANCE].values()
     assert abs(upright) < 0.5
     assert 1 < turned_ < inverted_
