@@ -11,7 +11,6 @@ from rich.text import Text
 
 from demur.service.bundle import (
     AddedWeights,
-    Graph,
     InputSpec,
     Manifest,
     RejectedShare,
@@ -67,7 +66,6 @@ def print_card(bundle: Path, warned: bool = False) -> None:
     if calibration.parts is not None:
         rows["surprise"] = f"the largest of {', '.join(map(_beyond, calibration.parts))}"
     rows |= _rejection_rows(manifest.rejection)
-    rows |= _graph_rows(manifest.graph)
     if manifest.verification is not None:
         rows["verified"] = f"relative error of variance {manifest.verification.variance_error:.1e} against float64"
     rows |= _metric_rows(manifest.metrics, manifest.task)
@@ -131,16 +129,6 @@ def _rejection_rows(rejection: tuple[RejectedShare, ...] | None) -> dict[str, st
         return {}
     each = ", ".join(f"{found.name.replace('-', ' ')} {100 * found.share:.0f} %" for found in rejection)
     return {"foreign": f"rejected of obviously foreign inputs: {each}"}
-
-
-def _graph_rows(graph: Graph) -> dict[str, str]:
-    """From what the variances are computed."""
-    if (reduced := graph.reduced) is None:
-        return {}
-    return {
-        "reduced head": f"rank {reduced.rank} for each output, variances off by at most {reduced.error_bound:.2g} "
-        f"(relative), by {reduced.error:.2g} on {reduced.examples} held-out examples"
-    }
 
 
 def print_standalone(written: "StandaloneFile") -> None:

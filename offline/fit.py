@@ -27,6 +27,7 @@ from .data.texts import TextEncoder, texts_alone, texts_in, with_text
 from .data.typical_rows import typical_rows
 from .estimate.job_memory import plan_job, plan_stand_in
 from .estimate.trial import check_whole_way
+from .export.graph import check_size, graph_factor
 from .jacobian.jacobian import SubnetworkJacobian
 from .job import Job, prepare, resolve_device
 from .laplace.added_fit import fit_added_weights
@@ -39,7 +40,6 @@ from .network.given_network import class_names_of, network_of
 from .network.model_copy import usable
 from .publish.bundle import publish
 from .publish.fitted import Fitted
-from .publish.served_form import check_size, choose_form
 from .runtime.arrays import to_numpy
 from .runtime.checkpoint import Checkpoint, checkpoint_folder
 from .runtime.distributed import local_device, process_group
@@ -154,13 +154,13 @@ def fit_bundle(
             if inference.added is not None:
                 say(inference.added.chosen.explanation)
 
-            form = choose_form(job, jacobian, inference, conformal.inputs)
+            factor = graph_factor(jacobian, inference.factor, job.likelihood.outputs)
 
             # 7. calibrate
             calibrated = calibrate(
                 job,
                 jacobian,
-                form.posterior,
+                inference.factor,
                 inference.likelihood,
                 tuning,
                 conformal,
@@ -169,7 +169,7 @@ def fit_bundle(
             )
 
             # 8. publish
-            fitted = Fitted(description, subnetwork, curvature, inference, form, calibrated)
+            fitted = Fitted(description, subnetwork, curvature, inference, jacobian, factor, calibrated)
             _warn(publish(job, fitted, destination), say, destination)
         job.distributed.barrier()
         if job.distributed.is_main:

@@ -12,11 +12,13 @@ from onnxscript import ir, optimizer
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from demur.service.maths.posterior_factor import CholeskyPosterior
+
 from ..features.added_weights import AddedWeights
 from ..jacobian.jacobian import SubnetworkJacobian
 from ..jacobian.mixtures import Mixed
 from ..jacobian.routes import JacobianPlan
-from ..laplace.served_factor import StructuredFactor
+from ..laplace.served_factor import StructuredFactor, least_size, served_factor
 from ..laplace.whole_factor import WholeFactor
 from ..runtime.quiet import quiet_exporter
 from .added_graph import AddedWeightsGraph, WithoutSubnetwork
@@ -38,6 +40,24 @@ RESULTS = {
 # of the input's other sizes (nor 1, to which shapes would be specialised).
 TRACE_ROWS = (11, 13, 17, 19, 23, 29, 31, 37)
 PROTOBUF_LIMIT = 2**31
+FLOAT32 = 4
+LARGEST_FACTOR = 2**30  # bytes of the posterior's factor, so that the graph keeps to the limit
+
+
+def check_size(jacobian: SubnetworkJacobian, outputs: int) -> None:
+    """`ExportError` where the factor of all S weights is too large for the graph."""
+    if (size := FLOAT32 * least_size(jacobian, outputs)) > LARGEST_FACTOR:
+        raise ExportError(
+            f"subnetwork_size: found a posterior over {jacobian.size} weights, whose factor takes {size} bytes, "
+            f"expected at most {LARGEST_FACTOR}, since it becomes a part of the graph; give a smaller subnetwork_size"
+        )
+
+
+def graph_factor(
+    jacobian: SubnetworkJacobian, posterior: CholeskyPosterior, outputs: int
+) -> StructuredFactor | WholeFactor:
+    """What becomes a part of the graph, in float64, once `check_size` has passed."""
+    return served_factor(jacobian, posterior, outputs, LARGEST_FACTOR // FLOAT32)
 
 
 def export_jacobian(jacobian: SubnetworkJacobian, example: Tensor, mixed: Mixed) -> tuple[bytes, int]:
@@ -58,7 +78,7 @@ def export_variance(
     share: Tensor | None = None,
 ) -> tuple[bytes, int]:
     """The ONNX model with mean, variance and, if there are any, added weights, serialised, and its opset; `factor` as
-    `served_factor` gives it.
+    `graph_factor` gives it.
 
     `example` (1, *input_shape); share: as for `AddedWeightsGraph`. Raises `ExportError`.
     """

@@ -31,25 +31,15 @@ class VerificationError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Unreduced:
-    """The variances (n, K) by the whole posterior, and the largest relative error of a reduced head against them."""
-
-    variance: Array
-    error_bound: float
-
-
-@dataclass(frozen=True)
 class Truth:
-    """Plain torch in this precision: inputs as the service takes them, mean (n, K), and variance (n, K) by the
-    covariance that is served. unreduced: where that covariance is not the whole posterior's. added_variance (n,),
-    feature_scores (n, M): where the graph gives any; the former is part of the variance.
+    """Plain torch in this precision: inputs as the service takes them, mean (n, K), and variance (n, K).
+    added_variance (n,), feature_scores (n, M): where the graph gives any; the former is part of the variance.
     least: smaller variances count as these, by name: the gate makes most of them zero."""
 
     inputs: Array
     mean: Array
     variance: Array
     precision: str = "float64"
-    unreduced: Unreduced | None = None
     added_variance: Array | None = None
     feature_scores: Array | None = None
     least: Mapping[str, Array] = field(default_factory=dict)
@@ -96,7 +86,6 @@ def verify(folder: Path, truth: Truth, rounding: Rounding = lambda: {}, toleranc
                 "of a batch, or draws random numbers in eval mode, cannot be served; for any other, a larger "
                 "prior_precision or fewer weights make the posterior better conditioned"
             )
-    _check_reduction(joint["variance"], truth, allowed["variance"])
     return Verification(
         examples=len(truth.inputs),
         tolerance=max(allowed.values()),
@@ -130,20 +119,6 @@ def _check_finite(answers: Mapping[str, Array], truth: Truth) -> None:
                 f"{truth.precision}; nothing was published. It is served in float32, which ends at 3.4e+38: "
                 "standardise the inputs, and bound the arguments of exp, powers and divisions (x.clamp(max=80).exp())"
             )
-
-
-def _check_reduction(variance: Array, truth: Truth, tolerance: float) -> None:
-    """`VerificationError` where the variances served are further from the whole posterior's than they can be."""
-    if truth.unreduced is None:
-        return
-    least, most = truth.least.get("variance", 0.0), truth.unreduced.error_bound
-    error = relative_error(variance, truth.unreduced.variance, absolute=False, least=least)
-    if not error <= most + tolerance:
-        raise VerificationError(
-            f"verification: the variance served differs from the whole posterior's by {error:.1e} (relative), expected "
-            f"at most {most:.1e} for a reduced head; nothing was published. A larger prior_precision makes the "
-            "posterior better conditioned"
-        )
 
 
 def _allowed(tolerance: float, rounding: float) -> float:

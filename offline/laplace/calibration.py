@@ -5,11 +5,11 @@ conformal half is seen only after everything else is fixed (otherwise its p-valu
 """
 
 from dataclasses import replace
-from typing import Protocol
 
 import numpy as np
 
 from demur.service.inference.predictor import Prediction
+from demur.service.maths.posterior_factor import CholeskyPosterior
 from demur.service.maths.rejection import RejectionRule
 
 from ..data.held_out import HeldOut
@@ -34,18 +34,10 @@ def held_out_rows(jacobian: SubnetworkJacobian, outputs: int) -> int:
     return min(MAX_ROWS, rows_within(MEMORY_BYTES, 24 * outputs * jacobian.size))
 
 
-class GivesVariance(Protocol):
-    """A posterior over the chosen weights."""
-
-    def variance(self, jacobian: Array) -> Array:
-        """Diagonal of J Sigma J^T; jacobian (B, K, S) -> (B, K)."""
-        ...
-
-
 def calibrate(
     job: Job,
     jacobian: SubnetworkJacobian,
-    posterior: GivesVariance,
+    posterior: CholeskyPosterior,
     likelihood: Likelihood,
     tuning: HeldOut,
     conformal: HeldOut,
@@ -90,7 +82,7 @@ def _finite(likelihood: Likelihood, found: HeldOutOutputs) -> Prediction:
 
 
 def predict_held_out(
-    jacobian: SubnetworkJacobian, posterior: GivesVariance, data: HeldOut, rows: int, track: Track
+    jacobian: SubnetworkJacobian, posterior: CholeskyPosterior, data: HeldOut, rows: int, track: Track
 ) -> tuple[Array, Array]:
     """(mean, variance), (n, K) float64, by the formula that the service uses, `rows` examples at once."""
     means, variances = [], []

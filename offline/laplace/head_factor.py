@@ -37,19 +37,6 @@ class TriangularFactors:
         return cls(tuple(panels), outputs)
 
     @property
-    def triangles(self) -> Tensor:
-        """T (K, m, m)."""
-        whole = self.panels[0].new_zeros(self.outputs, self.size, self.size)
-        for panel, columns in zip(self.panels, column_blocks(self.size), strict=True):
-            whole[:, columns.start :, columns] = panel.reshape(len(panel), self.outputs, -1).transpose(0, 1)
-        return whole
-
-    @property
-    def multiply_adds(self) -> int:
-        """Those of one example."""
-        return sum(panel.numel() for panel in self.panels)
-
-    @property
     def size(self) -> int:
         """m."""
         return len(self.panels[0])
@@ -77,11 +64,6 @@ class HeadFactor:
     factors: TriangularFactors
 
     @property
-    def multiply_adds(self) -> int:
-        """Those of one example."""
-        return self.factors.multiply_adds
-
-    @property
     def row_size(self) -> int:
         """Numbers in memory for one output of one example: its products, and a share of the head's input."""
         return 3 * self.factors.size
@@ -98,13 +80,8 @@ class HeadFactor:
         """The variances (B, K) from the head's input, h (B, F); there is no weight outside the head, and g is None."""
         assert g is None
         assert h is not None
-        return self.factors.squared_norms(own_features(h, self.features))
-
-
-def own_features(h: Tensor, features: Tensor | None) -> Tensor:
-    """What each output's weights multiply: the entries `features` (m,) of (h, 1), or all (None); h (B, F) -> (B, m)."""
-    extended = torch.cat([h, torch.ones_like(h[:, :1])], dim=1)
-    return extended if features is None else extended[:, features]
+        extended = torch.cat([h, torch.ones_like(h[:, :1])], dim=1)
+        return self.factors.squared_norms(extended if self.features is None else extended[:, self.features])
 
 
 def head_factor(blocks: BlockFactor, in_features: int) -> HeadFactor | None:

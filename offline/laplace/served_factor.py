@@ -7,10 +7,9 @@ from demur.service.maths.posterior_factor import CholeskyPosterior
 from ..jacobian.jacobian import SubnetworkJacobian
 from .block_factor import BlockFactor, factor_of, factor_size
 from .head_factor import HeadFactor, head_factor
-from .reduced_head import ReducedHeadFactor
 from .whole_factor import WholeFactor
 
-StructuredFactor = BlockFactor | HeadFactor | ReducedHeadFactor
+StructuredFactor = BlockFactor | HeadFactor
 """What gives the variances from the derivatives outside the head and the head's input."""
 
 

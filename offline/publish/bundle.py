@@ -62,9 +62,9 @@ def _graph(fitted: Fitted) -> Graph:
 
 
 def _variances(fitted: Fitted) -> Graph:
-    jacobian, factor, outputs = fitted.form.jacobian, fitted.form.factor, fitted.calibrated.likelihood.outputs
+    jacobian, factor, outputs = fitted.jacobian, fitted.factor, fitted.calibrated.likelihood.outputs
     if isinstance(factor, StructuredFactor):
-        return Graph(outputs * factor.row_size, reduced=fitted.form.reduced)
+        return Graph(outputs * factor.row_size)
     return Graph(outputs * (2 * jacobian.size + factor.row_size) + 2 * outputs)
 
 

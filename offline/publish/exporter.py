@@ -6,7 +6,6 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from demur.service.bundle import RejectedShare, Verification
 
@@ -20,7 +19,7 @@ from ..runtime.progress import one_step
 from .every_example import FAR, EveryExample
 from .fitted import Fitted
 from .foreign_rejection import foreign_rejection
-from .plain_answers import PlainAnswers, WholePosterior
+from .plain_answers import PlainAnswers
 from .usual_rows import usual_rows
 
 VERIFY_EXAMPLES = 8
@@ -54,15 +53,16 @@ class OnnxExporter:
         """The graph of mean, variance and distance."""
         outputs, added = job.likelihood.outputs, job.likelihood.added_share
         share = None if (added == 1).all() else torch.as_tensor(added)
-        form, weights = fitted.form, fitted.inference.added_weights
-        return export_variance(form.jacobian, job.example, outputs, form.factor, weights, share)
+        weights = fitted.inference.added_weights
+        return export_variance(fitted.jacobian, job.example, outputs, fitted.factor, weights, share)
 
     def measure(self, job: Job, fitted: Fitted, folder: Path) -> Measured:
         """Verification, of all held-out examples and precisely of those that are furthest off, and foreign inputs."""
         calibrated = fitted.calibrated
         halves = [*filter(None, [calibrated.tuning]), Predicted(calibrated.data, calibrated.prediction)]
         every = EveryExample.served(folder, halves, job.track)
-        full = _plain_answers(job, fitted, every.furthest(VERIFY_EXAMPLES))
+        inference, furthest = fitted.inference, every.furthest(VERIFY_EXAMPLES)
+        full = PlainAnswers(job, fitted.jacobian, inference.factor, furthest, inference.added_weights)
         truth = full.truth()
         try:
             verification = one_step(
@@ -89,12 +89,6 @@ def _where(every: EveryExample, job: Job) -> str:
         f". The mean differs for {len(far)} of {len(every.off)} held-out examples, the first of them number "
         f"{order[far].min()} of calibration_loader, counted from 0{cause}"
     )
-
-
-def _plain_answers(job: Job, fitted: Fitted, inputs: Tensor) -> PlainAnswers:
-    form = fitted.form
-    whole = None if form.reduced is None else WholePosterior(fitted.inference.factor, form.reduced.error_bound)
-    return PlainAnswers(job, form.jacobian, form.posterior, inputs, whole, fitted.inference.added_weights)
 
 
 def _imprecise(truth: Truth) -> tuple[str, ...]:

@@ -4,24 +4,27 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..data.description import Description
+from ..jacobian.jacobian import SubnetworkJacobian
 from ..job import Job
 from ..laplace.calibrated import Calibrated
 from ..laplace.ggn import Curvature
 from ..laplace.inference import Inference
+from ..laplace.served_factor import StructuredFactor
+from ..laplace.whole_factor import WholeFactor
 from ..section import Section
 from ..selection.subnetwork import Subnetwork
-from .served_form import ServedForm
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """What the steps of a fit found."""
+    """What the steps of a fit found; jacobian: of the chosen weights; factor: the posterior's, for the graph."""
 
     description: Description
     subnetwork: Subnetwork
     curvature: Curvature
     inference: Inference
-    form: ServedForm
+    jacobian: SubnetworkJacobian
+    factor: StructuredFactor | WholeFactor
     calibrated: Calibrated
 
     def sections(self, job: Job) -> Iterator[Section]:

@@ -8,13 +8,12 @@ from torch import Tensor, nn
 
 from demur.service.maths.posterior_factor import CholeskyPosterior
 
-from ..export.verify import ADDED_SHARE, Truth, Unreduced
+from ..export.verify import ADDED_SHARE, Truth
 from ..features.added_weights import AddedWeights
 from ..jacobian.jacobian import SubnetworkJacobian
 from ..jacobian.plain import plain_jacobian
 from ..jacobian.routes import Chosen
 from ..job import Job
-from ..laplace.calibration import GivesVariance
 from ..network.finite import check_finite_jacobian, check_finite_outputs
 from ..network.model_copy import highest_precision, private_copy
 from ..runtime.arrays import Array, to_numpy
@@ -24,48 +23,32 @@ ROUNDING_STEP = 1e-6  # relative; float32 rounds to 6e-8, and a sum of many term
 
 
 @dataclass(frozen=True)
-class WholePosterior:
-    """What a reduced head approximates, and the largest relative error of its variances."""
-
-    factor: CholeskyPosterior
-    error_bound: float
-
-
-@dataclass(frozen=True)
 class PlainAnswers:
     """Mean, derivatives and variances by torch's own differentiation; inputs (n, *input_shape).
 
-    posterior: as it is served; whole: where that is a reduced head, the posterior that it approximates.
     added: the added weights, if there are any.
     """
 
     job: Job
     jacobian: SubnetworkJacobian
-    posterior: GivesVariance
+    posterior: CholeskyPosterior
     inputs: Tensor
-    whole: WholePosterior | None = None
     added: AddedWeights | None = None
 
     def truth(self) -> Truth:
         """In float64, or in float32 where the network cannot run otherwise."""
         with highest_precision(self.job.network, self.inputs) as precise:
             found, derivatives, v = self._of(self.job.network, precise)
-        whole, mean = self.whole, found["mean"]
-        unreduced = None
-        if whole is not None:
-            unreduced = Unreduced(self._gated(whole.factor.variance(derivatives), v)[0], whole.error_bound)
         least: dict[str, Array] = {}
         if self.added is not None:
-            _, _, ungated = self._gated(self.posterior.variance(derivatives), v)
+            _, _, ungated = self._gated(self.added, self.posterior.variance(derivatives), v)
             typical, floor = self.added.gate.added * v, ADDED_SHARE * self.added.gate.added
             least = {"variance": np.maximum(ungated, floor), "added_variance": np.maximum(typical, floor)}
-        return Truth(to_numpy(self.inputs), **found, precision=str(mean.dtype), unreduced=unreduced, least=least)
+        return Truth(to_numpy(self.inputs), **found, precision=str(found["mean"].dtype), least=least)
 
-    def _gated(self, subnetwork: Array, v: Array) -> tuple[Array, Array, Array]:
-        """As `Gate.of`; without added weights the variances as they are."""
-        if self.added is None:
-            return subnetwork, v, subnetwork
-        return self.added.gate.of(subnetwork, v, self.job.likelihood.added_share.astype(subnetwork.dtype))
+    def _gated(self, added: AddedWeights, subnetwork: Array, v: Array) -> tuple[Array, Array, Array]:
+        """As `Gate.of`."""
+        return added.gate.of(subnetwork, v, self.job.likelihood.added_share.astype(subnetwork.dtype))
 
     def rounding(self, truth: Truth) -> dict[str, float]:
         """The effect of rounding on the network: plain torch in float32, and with every weight off by a few float32
@@ -102,6 +85,6 @@ class PlainAnswers:
             return found, jacobian, np.zeros(len(mean))
         with torch.no_grad():
             v, distance = (to_numpy(part) for part in self.added.to(outputs).of(network, inputs))
-        variance, part, _ = self._gated(variance, v)
+        variance, part, _ = self._gated(self.added, variance, v)
         found |= {"variance": variance, "added_variance": part, "feature_scores": distance[:, np.newaxis]}
         return found, jacobian, v

@@ -91,7 +91,7 @@ class Manifest(Part):
         )
         self._check_calibration()
         self._check_rejection()
-        self._check_graph()
+        self._check_link()
         size = self.posterior.size == self.subnetwork_size
         check_fields("posterior", self.posterior, ("size", size, f"subnetwork_size, {self.subnetwork_size}"))
 
@@ -125,11 +125,8 @@ class Manifest(Part):
         sound = names is None or (bool(names) and len(set(names)) == len(names))
         check_fields("", self, ("rejection", sound, "null, or shares under names that differ"))
 
-    def _check_graph(self) -> None:
-        classification, graph = self.task == "classification", self.graph
-        fits = graph.reduced is None or graph.reduced.rank <= self.subnetwork_size
-        check_fields("graph", graph, ("reduced", fits, "null, or a rank of at most S"))
-        shared = classification and self.added_weights is not None
+    def _check_link(self) -> None:
+        shared = self.task == "classification" and self.added_weights is not None
         check_fields("", self, ("link", shared == (self.link == "probit-shared"), "'probit-shared' with added weights"))
 
     @property

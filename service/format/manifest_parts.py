@@ -144,38 +144,16 @@ class Posterior(Part):
 
 
 @dataclass(frozen=True)
-class ReducedHead(Part):
-    """The graph keeps the covariance of the head's weights in `rank` directions of its input, and the prior's in all
-    others.
-
-    `error_bound`: the largest relative error of a variance against the whole posterior, for any input; `error`: the
-    largest one on `examples` held-out inputs.
-    """
-
-    rank: AtLeastOne
-    error_bound: Share
-    error: Share
-    examples: AtLeastOne
-
-    def __post_init__(self) -> None:
-        bound = self.error_bound
-        rule = ("error", self.error <= bound, f"a number from 0 to error_bound, {bound}")
-        check_fields("graph.reduced", self, rule)
-
-
-@dataclass(frozen=True)
 class Graph(Part):
     """What the ONNX graph gives, and what that takes.
 
-    `row_numbers`: how many numbers the variances take in memory at most for one example. `reduced`: that the head's
-    covariance is an approximation; null: the variances are those of the posterior. `feature_scores`: which scores of
-    the network's activations it gives, in the order of the columns; null: none.
+    `row_numbers`: how many numbers the variances take in memory at most for one example. `feature_scores`:
+    which scores of the network's activations it gives, in the order of the columns; null: none.
     """
 
-    retired: ClassVar[frozenset[str]] = frozenset({"computed"})
+    retired: ClassVar[frozenset[str]] = frozenset({"computed", "reduced"})
 
     row_numbers: AtLeastOne
-    reduced: ReducedHead | None = None
     feature_scores: tuple[FeatureScoreName, ...] | None = None
 
     def __post_init__(self) -> None:

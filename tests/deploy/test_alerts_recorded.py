@@ -176,7 +176,7 @@ def test_labels_that_show_less_accuracy_than_expected(tmp_path: Path) -> None:
         wrong = number % 5 == 0 if number < 30 else 3
         service.label(service.ask(service.draw(10)), int(wrong))
 
-    with served(GOLDEN / "v1_reduced" / "bundle", feedback_secret_file=str(secret_file(tmp_path))) as service:
+    with served(GOLDEN / "v1" / "bundle", feedback_secret_file=str(secret_file(tmp_path))) as service:
         recording = service.record(60, minute)
     check_firing(tmp_path, recording, {30: (), 60: ("DemurAccuracy",)})
 

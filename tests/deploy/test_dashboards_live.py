@@ -27,7 +27,7 @@ pytestmark = [
         shutil.which("prometheus") is None, reason="prometheus is not on PATH (Debian package: prometheus)"
     ),
 ]
-BUNDLE = GOLDEN / "v1_reduced" / "bundle"
+BUNDLE = GOLDEN / "v1" / "bundle"
 MODEL = Predictor.load(BUNDLE).manifest.name
 QUERIES = {f"{panel['title']} {t['refId']}": filled(t["expr"], MODEL) for panel in PANELS for t in panel["targets"]}
 # Quantiles of answers have no value where nothing was answered.

@@ -2,16 +2,14 @@
 
     python tests/golden/make.py [--again]
 
-makes `v1`, the ordinary fit; `v1_fixed`, with a prior precision that is given; `v1_reduced`, with the distance
-alone as score and a reduced head; and `v1_subnetwork`, without added weights. It refuses to overwrite, but with
-`--again`: after a change to the format or to the graphs. `v1_top`, with the variances of the most probable classes,
-every optional field of the manifest and a report, is of before: fits no longer make such graphs, and services answer
-by them.
+makes `v1`, the ordinary fit; `v1_fixed`, with a prior precision that is given; and `v1_subnetwork`, without added
+weights. It refuses to overwrite, but with `--again`: after a change to the format or to the graphs. `v1_top`, with
+the variances of the most probable classes, every optional field of the manifest and a report, is of before: fits no
+longer make such graphs, and services answer by them.
 """
 
 import argparse
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,7 @@ from demur.offline.features import added_weights
 from demur.offline.recipes.load import load_recipe
 from demur.offline.recipes.run import fit_recipe
 from demur.service import Predictor, read_bundle, write_bundle
-from demur.service.bundle import README, Bundle, Manifest, ReducedHead
+from demur.service.bundle import README
 from demur.service.inference.predictor import Prediction
 
 GOLDEN = Path(__file__).parent
@@ -32,7 +30,6 @@ COMMON = {"subnetwork_size": 100, "name": "golden-digits"}
 BUNDLES: dict[str, dict[str, Any]] = {
     "v1": {},
     "v1_fixed": {"selection": "random", "prior_precision": 100.0},
-    "v1_reduced": {"score": "distance"},
     "v1_subnetwork": {
         "selection": "random",
         "added_weights": False,
@@ -53,30 +50,16 @@ def main(again: bool) -> None:
     for name, folder in folders.items():
         folder.mkdir(exist_ok=True)
         fit_recipe(RECIPE, folder / "bundle", {**COMMON, **BUNDLES[name]})
-        edit = add_reduced_head if name == "v1_reduced" else without_report
-        edit(folder / "bundle")
+        without_report(folder / "bundle")
         (folder / "bundle" / README).unlink()  # follows from the manifest
         write_answers(folder, asked)
 
 
 def without_report(path: Path) -> None:
     bundle = read_bundle(path)
-    rewrite(path, bundle, bundle.manifest)
-
-
-def add_reduced_head(path: Path) -> None:
-    """By hand, since a head that is worth it is large; the graph computes the exact variances, within the bound."""
-    bundle = read_bundle(path)
-    graph = replace(
-        bundle.manifest.graph, reduced=ReducedHead(10, error_bound=0.0078125, error=0.0009765625, examples=90)
-    )
-    rewrite(path, bundle, replace(bundle.manifest, graph=graph))
-
-
-def rewrite(path: Path, bundle: Bundle, manifest: Manifest) -> None:
     write_bundle(
         path,
-        manifest,
+        bundle.manifest,
         model=bundle.model,
         posterior=bundle.posterior,
         subnetwork_indices=bundle.subnetwork_indices,

@@ -112,13 +112,6 @@ def binary_probabilities(mean: Array, jacobian: Array, prior: float, at: tuple[A
     return np.array([1 / (1 + math.exp(-f / probit_divisor(v))) for f, v in zip(at[0], variances, strict=True)])
 
 
-def reduced_head_variance(features: Array, covariances: Array, basis: Array, prior: float) -> Array:
-    """h^T (P Sigma_kk P + (I - P) / prior) h with P = B B^T, (B, K); features h (B, m), covariances (K, m, m)."""
-    projection = basis @ basis.T
-    outside = (np.eye(len(basis)) - projection) / prior
-    return np.array([[h @ (projection @ s @ projection + outside) @ h for s in covariances] for h in features])
-
-
 def curvature_left_out(logits: Array, rows: int) -> Array:
     """sum over the classes that are not the `rows` - 1 most probable ones of p_k (e_k - q) (e_k - q)^T, (K, K)."""
     p, identity = softmax(logits), np.eye(len(logits))

@@ -16,7 +16,6 @@ from demur.offline.export.verify import (
     ROUNDING_FACTOR,
     TOLERANCE,
     Truth,
-    Unreduced,
     VerificationError,
     verify,
 )
@@ -73,17 +72,6 @@ def test_there_is_an_end_to_it(case: tuple[Path, Truth]) -> None:
         verify(folder, changed, lambda: {**ROUNDING, "variance": 1.0})
     with pytest.raises(VerificationError):
         verify(folder, replace(truth, mean=truth.mean * np.nan), lambda: {**ROUNDING, "mean": np.inf})
-
-
-def test_a_reduced_head_is_within_its_bound_of_the_whole_posterior(case: tuple[Path, Truth]) -> None:
-    """The bound is not added to the tolerance of the covariance that is served."""
-    folder, truth = case
-    within, beyond = (Unreduced(truth.variance * factor, 0.01) for factor in (1.009, 1.011))
-    assert verify(folder, replace(truth, unreduced=within), never).tolerance == TOLERANCE
-    with pytest.raises(VerificationError, match=r"differs from the whole posterior's by 1\.1e-02 .* at most 1\.0e-02"):
-        verify(folder, replace(truth, unreduced=beyond))
-    with pytest.raises(VerificationError, match="the variance served differs from torch"):
-        verify(folder, replace(truth, variance=truth.variance * 1.005, unreduced=within))
 
 
 @pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")

@@ -30,9 +30,7 @@ def test_panels_leave_out_zeros_only(size: int) -> None:
     factors = TriangularFactors.of(triangles)
     expected = torch.stack([(x @ triangle).square().sum(1) for triangle in triangles], dim=1)
     torch.testing.assert_close(factors.squared_norms(x), expected, rtol=1e-12, atol=0)
-    torch.testing.assert_close(factors.triangles, triangles, rtol=0, atol=0)
-    assert factors.multiply_adds == sum(panel.numel() for panel in factors.panels)
-    assert (factors.multiply_adds < 0.8 * triangles.numel()) == (size > 64)
+    assert (sum(panel.numel() for panel in factors.panels) < 0.8 * triangles.numel()) == (size > 64)
 
 
 @pytest.mark.parametrize("chosen", ["all", "weights", "even features"])
