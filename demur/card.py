@@ -98,8 +98,7 @@ def _added_rows(added: AddedWeights | None) -> dict[str, str]:
     if added is None:
         return {}
     layers = ", ".join(layer or "the inputs" for layer in added.layers)
-    found = f"{added.features} features of {layers}, prior variance {added.prior_variance:.4g}"
-    return {"added weights": found, "budget": added.explanation}
+    return {"added weights": f"{added.features} features of {layers}", "budget": added.explanation}
 
 
 def _metric_rows(metrics: Mapping[str, float], task: Task) -> dict[str, str]:

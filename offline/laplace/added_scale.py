@@ -104,8 +104,8 @@ def choose_scale(config: FitConfig, likelihood: Likelihood, held: Held) -> Added
         middle = (low + high) / 2
         low, high = (middle, high) if affordable(middle) else (low, middle)
     scale = math.exp(low)
-    paid, prior = pay(scale), scale * held.gate.added
-    explanation = _explain(prior, paid, budget, ended=place == last, count=len(held.mean))
+    paid, more = pay(scale), pay(math.exp(high))
+    explanation = _explain(paid, budget, len(held.mean), more, ended=place == last)
     return AddedScale(scale, budget, paid, explanation)
 
 
@@ -164,10 +164,13 @@ def _unit(likelihood: Likelihood) -> float:
     return likelihood.plain_temperature**2 if isinstance(likelihood, Classification) else likelihood.noise_variance
 
 
-def _explain(prior: float, paid: Paid, budget: float, *, ended: bool, count: int) -> str:
-    """One sentence."""
+def _explain(paid: Paid, budget: float, count: int, more: Paid, *, ended: bool) -> str:
+    """One sentence; more: what a larger c would be paid for."""
     text = (
-        f"prior variance {prior:.3g} of the added weights: uncertainty costs {paid.cost:.2g} nats, with a standard "
-        f"error of {paid.error:.2g} on {count:,} held-out examples, of the {budget:.2g} allowed"
+        f"uncertainty costs {paid.cost:.2g} nats, with a standard error of {paid.error:.2g} on {count:,} held-out "
+        f"examples, of the {budget:.2g} allowed"
     )
-    return f"{text}; a larger one was not tried, since it would be most of every unusual prediction" if ended else text
+    if ended:
+        return f"{text}; more was not tried, since it would be most of every unusual prediction"
+    guarded = more.most <= budget and not more.shares_kept
+    return f"{text}; more of it would announce a class too often" if guarded else text

@@ -26,7 +26,7 @@ def test_warnings_that_the_fit_has_said_are_not_repeated(tmp_path: Path, capsys:
 def test_added_weights_and_temperatures_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     print_card(write_added(tmp_path).path)
     card = capsys.readouterr().out
-    assert "256 features of body.3, head, prior variance 2.5\n" in card
+    assert "256 features of body.3, head\n" in card
     assert f"{ADDED.explanation}\n" in card
     assert "0.5, of the plain network 1.5\n" in card
 

@@ -38,7 +38,7 @@ ADDED = AddedWeights(
     budget=0.005,
     cost=0.003,
     cost_error=0.0015,
-    explanation="prior variance 2.5 of the added weights: uncertainty costs 0.003 nats",
+    explanation="uncertainty costs 0.003 nats",
 )
 SCORES: Array = np.linspace(0.1, 2.0, 40)
 

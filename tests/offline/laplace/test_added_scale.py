@@ -114,7 +114,7 @@ def test_a_network_that_guesses_ends_at_the_bound() -> None:
     likelihood = plain(held)
     found = choose_scale(FitConfig(), likelihood, held)
     assert found.scale == pytest.approx(MOST_SCALE * likelihood.temperature**2)
-    assert "a larger one was not tried" in found.explanation
+    assert "more was not tried" in found.explanation
 
 
 def test_the_sentence_says_what_it_costs() -> None:
@@ -168,6 +168,7 @@ def test_a_rare_class_keeps_its_share(count: int) -> None:
     share = sum(usual) / count
     most = max(RISE * share, ERRORS * math.sqrt(share * (1 - share) / count))
     assert found.paid.shares_kept
+    assert found.explanation.endswith("announce a class too often")
     assert rise(found.scale) <= most
     assert rise(1.05 * found.scale) > most
     assert found.paid.most < 0.01  # of the 0.02 that the budget allows

@@ -1,4 +1,4 @@
-"""The report's section on added weights: their layers, their prior, and what they cost."""
+"""The report's section on added weights: their layers, their variance, and what they cost."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ import pytest
 from demur.offline.report.added import added_rows
 from demur.offline.report.page import ReportData, report_html
 from demur.offline.report.summary import checks
-from demur.service.bundle import Manifest
+from demur.service.bundle import Gate, Manifest
 from tests.support.added import ADDED, with_added_weights
 from tests.support.report_pages import Page, report_manifest
 
@@ -23,7 +23,7 @@ def section(given: Manifest, name: str = "added") -> Page | None:
 
 
 @pytest.mark.parametrize("task", ["classification", "regression"])
-def test_it_says_what_they_read_and_why_their_prior_is_what_it_is(task: str) -> None:
+def test_it_says_what_they_read_and_what_they_cost(task: str) -> None:
     page = section(manifest(task))
     assert page is not None
     assert page.text("h2") == "Added weights"
@@ -36,6 +36,14 @@ def test_it_says_what_they_read_and_why_their_prior_is_what_it_is(task: str) -> 
         "0.003 nats, standard error 0.0015",
     ):
         assert expected in page.text("bdi")
+
+
+def test_behind_the_gate_it_says_how_large_variances_are() -> None:
+    gate = Gate(subnetwork_scale=0.5, threshold=0.625)
+    page = section(replace(manifest(), added_weights=replace(ADDED, gate=gate)))
+    assert page is not None
+    assert "0.625" in page.text("bdi")
+    assert "2.5" not in page.text("bdi")
 
 
 @pytest.mark.parametrize(("served", "fine"), [(-0.204, True), (-0.206, False)])
