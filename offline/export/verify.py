@@ -34,7 +34,8 @@ class VerificationError(RuntimeError):
 class Truth:
     """Plain torch in this precision: inputs as the service takes them, mean (n, K), and variance (n, K).
     added_variance (n,), feature_scores (n, M): where the graph gives any; the former is part of the variance.
-    least: smaller variances count as these, by name: the gate makes most of them zero."""
+    unit (K,): of the means, in which outputs are compared with each other, and its square of the variances. least:
+    smaller variances count as these, by name, in squares of the unit: the gate makes most of them zero."""
 
     inputs: Array
     mean: Array
@@ -42,6 +43,7 @@ class Truth:
     precision: str = "float64"
     added_variance: Array | None = None
     feature_scores: Array | None = None
+    unit: Array = field(default_factory=lambda: np.ones(1))
     least: Mapping[str, Array] = field(default_factory=dict)
 
     def errors(self, found: Mapping[str, Array]) -> dict[str, float]:
@@ -49,10 +51,10 @@ class Truth:
         return {name: self._error(name, values) for name, values in found.items()}
 
     def _error(self, name: str, values: Array) -> float:
-        if name.endswith("variance"):
-            return relative_error(values, getattr(self, name), absolute=False, least=self.least.get(name, 0.0))
-        least = DISTANCE_SHARE if name == "feature_scores" else 0.0
-        return relative_error(values, getattr(self, name), absolute=True, least=least)
+        unit = {"mean": self.unit, "variance": self.unit**2}.get(name, np.ones(1))
+        least = DISTANCE_SHARE if name == "feature_scores" else self.least.get(name, 0.0)
+        absolute = not name.endswith("variance")
+        return relative_error(values / unit, getattr(self, name) / unit, absolute=absolute, least=least)
 
 
 Rounding = Callable[[], Mapping[str, float]]

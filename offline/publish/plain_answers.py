@@ -39,12 +39,13 @@ class PlainAnswers:
         """In float64, or in float32 where the network cannot run otherwise."""
         with highest_precision(self.job.network, self.inputs) as precise:
             found, derivatives, v = self._of(self.job.network, precise)
-        least: dict[str, Array] = {}
+        least, share = dict[str, Array](), self.job.likelihood.added_share
         if self.added is not None:
-            _, _, ungated = self._gated(self.added, self.posterior.variance(derivatives), v)
+            ungated = self._gated(self.added, self.posterior.variance(derivatives), v)[2] / share
             typical, floor = self.added.gate.added * v, ADDED_SHARE * self.added.gate.added
             least = {"variance": np.maximum(ungated, floor), "added_variance": np.maximum(typical, floor)}
-        return Truth(to_numpy(self.inputs), **found, precision=str(found["mean"].dtype), least=least)
+        precision, unit = str(found["mean"].dtype), np.sqrt(share)
+        return Truth(to_numpy(self.inputs), **found, precision=precision, unit=unit, least=least)
 
     def _gated(self, added: AddedWeights, subnetwork: Array, v: Array) -> tuple[Array, Array, Array]:
         """As `Gate.of`."""

@@ -108,6 +108,15 @@ def test_rounding_is_measured_on_the_network_itself(tmp_path: Path, monkeypatch:
     assert all(torch.equal(tensor, before[name]) for name, tensor in net.state_dict().items())
 
 
+def test_values_in_small_units_are_compared_in_their_own() -> None:
+    """One in kilometres and one in millimetres: the variance of the latter is a 10^12 th, and as wrong."""
+    unit, n = np.array([1e3, 1e-3]), 5
+    truth = Truth(np.zeros((n, 4), np.float32), np.ones((n, 2)) * unit, np.ones((n, 2)) * unit**2, unit=unit)
+    for name, values in (("mean", truth.mean), ("variance", truth.variance)):
+        assert truth.errors({name: values * [1.0, 1.01]})[name] == pytest.approx(0.01)
+        assert replace(truth, unit=np.ones(1)).errors({name: values * [1.0, 1.01]})[name] < 1e-5
+
+
 def test_distances_near_the_training_data_are_held_to_their_prior_variance() -> None:
     """They are differences of numbers near 1, whatever the largest of them in the batch."""
     near = np.array([[1e-3], [2e-3]])
