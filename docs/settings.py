@@ -51,6 +51,7 @@ WHEN = {
         "reject_by_class": "When each predicted class must be rejected as seldom as the others.",
         "accepted_accuracy": "When you must promise how accurate accepted predictions are, not how few are rejected.",
         "interval_level": "When clients need sets or intervals with a different coverage.",
+        "sets_by_class": "When sets must hold rare classes as often as the others.",
     },
     "Deadlines and overload": {
         "max_queue_rows": "Lower it to reject overload before requests wait long; raise it for large requests.",

@@ -46,9 +46,8 @@ def outcomes_of(conformal: Predicted, tuning: Predicted | None) -> tuple[Outcome
     penalty, unpenalised = PLAIN_SETS if tuning is None else _tuned(tuning)
     own = set_scores(prediction.probabilities, penalty, unpenalised)[np.arange(len(targets)), targets]
     known = None if tuning is None else _verdicts(tuning)
-    outcomes = ClassOutcomes(
-        _verdicts(conformal), own[order], known, confidence(prediction.probabilities, False)[order]
-    )
+    confidences = confidence(prediction.probabilities, False)
+    outcomes = ClassOutcomes(_verdicts(conformal), own[order], known, confidences[order], targets[order])
     return outcomes, OutcomesPart(0 if known is None else len(known), SetScore(penalty, unpenalised))
 
 

@@ -29,6 +29,7 @@ from .examples import Examples, example_groups
 from .figures import coverage_picture, rejection_picture, reliability_picture, residual_picture, score_picture
 from .fit_figures import prior_picture, spectrum_picture
 from .foreign import foreign_rows
+from .sets import set_rows
 from .style import Picture
 from .summary import cards, checks
 from .text import number, parameter_rows, percent, posterior_rows, prior_rows, selection_rows, verification_rows
@@ -126,6 +127,7 @@ def report_html(data: ReportData) -> bytes:
         calibration=[] if held_out is None else held_out.pictures,
         foreign=foreign_rows(manifest),
         certified=certified_rows(data.outcomes),
+        sets=set_rows(manifest, data.outcomes),
         added=added_rows(manifest),
         bought=bought_rows(manifest),
         posterior=posterior_rows(manifest),

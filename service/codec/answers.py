@@ -225,11 +225,10 @@ class _Columns:
         if self.whole is None or not isinstance(sets, PredictionSets):
             return self.unknown
         level, names, top, order = self.level, self.names, self.view.top, self.order
-        sizes = sets.sizes(self.p, order, level).tolist()
-        return [
-            {"level": level, "size": size, "labels": [names[k] for k in places[:size][:top]]}
-            for places, size in zip(order.tolist(), sizes, strict=True)
+        found = [
+            places[held].tolist() for places, held in zip(order, sets.ranked_members(self.p, order, level), strict=True)
         ]
+        return [{"level": level, "size": len(held), "labels": [names[k] for k in held[:top]]} for held in found]
 
     def label_set(self) -> Sequence[Any]:
         """Which labels each example surely has, and which it may have or not."""

@@ -25,7 +25,7 @@ REFERENCE_LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 MAX_REFERENCES, MAX_REFERENCE_NAME = 100, 100
 TUNING = "tuning."
 PARTS = "part."
-CONFIDENCES = "confidences"
+CONFIDENCES, CLASSES = "confidences", "classes"
 
 Array = npt.NDArray[Any]
 
@@ -78,6 +78,8 @@ def _outcome_tensors(outcomes: Outcomes) -> Tensors:
     }
     if outcomes.confidences is not None:
         found[CONFIDENCES] = np.asarray(outcomes.confidences, np.float64)
+    if outcomes.classes is not None:
+        found[CLASSES] = np.asarray(outcomes.classes, np.int32)
     if tuning is not None:
         found[TUNING + "scores"] = np.asarray(tuning.scores, np.float64)
         found[TUNING + "predicted"] = np.asarray(tuning.predicted, np.int32)
@@ -139,10 +141,19 @@ def _outcomes(file: Path, tensors: Tensors, scores: Array, manifest: Manifest) -
     confidences = take(file, tensors, CONFIDENCES, "float64", (len(scores),)) if CONFIDENCES in tensors else None
     if confidences is not None and not ((confidences >= 0) & (confidences <= 1)).all():
         raise BundleError(file, f"{CONFIDENCES}: expected probabilities, from 0 to 1")
-    if not tuning_examples:
-        return kind(known, set_scores, None, confidences)
-    tuning = _ascending(file, tensors, TUNING + "scores", tuning_examples)
-    return kind(known, set_scores, _verdicts(file, tensors, TUNING, tuning, manifest.outputs), confidences)
+    tuning = None
+    if tuning_examples:
+        own = _ascending(file, tensors, TUNING + "scores", tuning_examples)
+        tuning = _verdicts(file, tensors, TUNING, own, manifest.outputs)
+    classes = None if several or CLASSES not in tensors else _classes(file, tensors, known, manifest.outputs)
+    return kind(known, set_scores, tuning, confidences, classes)
+
+
+def _classes(file: Path, tensors: Tensors, known: Verdicts, outputs: int) -> Array:
+    found = take(file, tensors, CLASSES, "int32", (len(known),))
+    if found.min() < 0 or found.max() >= outputs or ((found == known.predicted) != known.correct).any():
+        raise BundleError(file, f"{CLASSES}: expected class numbers from 0 to {outputs - 1} that agree with `correct`")
+    return found
 
 
 def _verdicts(file: Path, tensors: Tensors, prefix: str, scores: Array, classes: int) -> Verdicts:

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..bundle import MANIFEST, Bundle, BundleError, Calibration, Manifest
+from ..bundle import MANIFEST, Bundle, BundleError, Manifest
 from ..maths.certified import CertifiedRule, NotCertified, certify
 from ..maths.class_rules import LEAST_EXAMPLES, ClassRules
 from ..maths.estimated_accuracy import HeldOutAccuracy
 from ..maths.outcomes import ClassOutcomes, LabelOutcomes, Outcomes, RegressionOutcomes, Verdicts
-from ..maths.prediction_sets import ConformalIntervals, LabelSets, PredictionSets, conformal_rank
+from ..maths.prediction_sets import ClassSets, ConformalIntervals, LabelSets, PredictionSets, conformal_rank
 from ..maths.predictive import gaussian_interval
 from ..maths.rejection import RejectionRule, minimum_calibration_examples, share_bound
 from .graph import GraphOutputs
@@ -53,9 +53,7 @@ class Decision:
         pooled = rule if isinstance(rule, RejectionRule) else own.at(rule.false_reject_rate)
         residuals = ConformalIntervals(outcomes.residuals) if isinstance(outcomes, RegressionOutcomes) else None
         predictive = Predictive.of(manifest, calibration.scoring)
-        return cls(
-            manifest, policy, predictive, rule, pooled, outcomes, _sets(outcomes, manifest.calibration), residuals
-        )
+        return cls(manifest, policy, predictive, rule, pooled, outcomes, _sets(outcomes, policy, bundle), residuals)
 
     def at(self, false_reject_rate: float) -> "Decision":
         """The same at another rate: nothing is fitted again."""
@@ -174,10 +172,7 @@ def _rule(own: RejectionRule, outcomes: Outcomes, policy: Policy, bundle: Bundle
     rule = own if rate is None else _at_rate(own, rate, bundle)
     if not policy.reject_by_class:
         return rule
-    if isinstance(outcomes, LabelOutcomes):
-        problem = "reject_by_class: found several labels an example, expected one class"
-        raise BundleError(bundle.path, problem, "serve it without reject_by_class")
-    known, least = _needed(outcomes, "reject_by_class", bundle), minimum_calibration_examples(rule.false_reject_rate)
+    known, least = _one_class(outcomes, "reject_by_class", bundle), minimum_calibration_examples(rule.false_reject_rate)
     classes = bundle.manifest.outputs
     return ClassRules.of(known.calibration, known.tuning, classes, rule.false_reject_rate, max(LEAST_EXAMPLES, least))
 
@@ -197,6 +192,13 @@ def _certified(own: RejectionRule, outcomes: ClassOutcomes, accuracy: float, bun
         raise BundleError(bundle.path, f"accepted_accuracy: {error}", remedy) from None
 
 
+def _one_class(outcomes: Outcomes, name: str, bundle: Bundle) -> ClassOutcomes:
+    if isinstance(outcomes, LabelOutcomes):
+        problem = f"{name}: found several labels an example, expected one class"
+        raise BundleError(bundle.path, problem, f"serve it without {name}")
+    return _needed(outcomes, name, bundle)
+
+
 def _needed(outcomes: Outcomes, name: str, bundle: Bundle) -> ClassOutcomes:
     if isinstance(outcomes, ClassOutcomes):
         return outcomes
@@ -213,13 +215,19 @@ def _at_rate(rule: RejectionRule, rate: float, bundle: Bundle) -> RejectionRule:
     return rule.at(rate)
 
 
-def _sets(outcomes: Outcomes, described: Calibration) -> PredictionSets | LabelSets | None:
+def _sets(outcomes: Outcomes, policy: Policy, bundle: Bundle) -> PredictionSets | LabelSets | None:
+    score, by_class = bundle.manifest.calibration.outcomes.set_score, policy.sets_by_class
+    known = _one_class(outcomes, "sets_by_class", bundle) if by_class else None
     if isinstance(outcomes, LabelOutcomes):
         return LabelSets(outcomes.set_scores)
-    score = described.outcomes.set_score
     if not isinstance(outcomes, ClassOutcomes) or score is None:
         return None
-    return PredictionSets(outcomes.set_scores, score.penalty, score.unpenalised)
+    if known is None:
+        return PredictionSets(outcomes.set_scores, score.penalty, score.unpenalised)
+    if known.classes is None:
+        problem = "sets_by_class: found no true classes of the held-out examples, expected the tensor 'classes'"
+        raise BundleError(bundle.path, problem, "fit the bundle anew, or serve it without sets_by_class")
+    return ClassSets(known.set_scores, score.penalty, score.unpenalised, known.classes, bundle.manifest.outputs)
 
 
 def _check_threshold(rule: RejectionRule, stated: float, bundle: Bundle) -> None:

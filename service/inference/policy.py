@@ -1,4 +1,4 @@
-"""What an operator asks of decisions, sets and intervals: four options, of a service as of the command line."""
+"""What an operator asks of decisions, sets and intervals: five options, of a service as of the command line."""
 
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
@@ -41,6 +41,13 @@ class DecisionOptions(BaseModel):
             "classification response, holds the truth.",
         ),
     ] = 0.95
+    sets_by_class: Annotated[
+        bool,
+        Field(
+            description="Whether the prediction sets of a classification hold each true class with that probability, "
+            "not only all inputs together. A class with too few held-out examples is then in every set."
+        ),
+    ] = False
 
     @model_validator(mode="after")
     def one_demand(self) -> Self:
@@ -55,7 +62,7 @@ class DecisionOptions(BaseModel):
 
 
 class Policy(DecisionOptions):
-    """The four options of a `Predictor`. Raises `ValueError` for values that are none, and for two that contradict."""
+    """The five options of a `Predictor`. Raises `ValueError` for values that are none, and for two that contradict."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -28,13 +28,15 @@ class ClassOutcomes:
     calibration: of the examples that set the threshold; set_scores: their true classes' scores for prediction sets
     (`demur.service.maths.prediction_sets`), (n,), in the order of the calibration scores. tuning: of other examples,
     by which anything may be chosen; None where there are none. confidences: the probabilities of the calibration
-    examples' answers to be right (`demur.service.maths.estimated_accuracy`), (n,); None where they are not known.
+    examples' answers to be right (`demur.service.maths.estimated_accuracy`), (n,); classes (n,) int32: the true ones.
+    Both None where they are not known.
     """
 
     calibration: Verdicts
     set_scores: Array
     tuning: Verdicts | None
     confidences: Array | None = None
+    classes: Array | None = None
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 For new examples that are exchangeable with the n held-out ones, whatever the network: a set of all candidates whose
 nonconformity is at most the k-th smallest of the held-out examples', k = ceil((n + 1) level), holds the truth with a
-probability of at least `level` (Vovk et al., 2005). It holds on average over examples, not for each kind of them.
+probability of at least `level` (Vovk et al., 2005). It holds on average over examples, not for each kind of them; with
+`ClassSets`, for each true class.
 """
 
 import functools
@@ -93,21 +94,44 @@ class PredictionSets:
     def members(self, probabilities: Array, level: float) -> Array:
         """Which classes belong to the set of this level, (B, K) -> (B, K) bool.
 
-        The most probable class always does: a larger set holds the truth as often or more, and none is empty. A class
-        is in a set with all more probable ones.
+        The most probable class always does: a larger set holds the truth as often or more, and none is empty.
         """
         order = descending(np.asarray(probabilities, np.float64))
         found, rows = np.empty(order.shape, bool), np.arange(len(order))[:, np.newaxis]
-        found[rows, order] = np.arange(order.shape[1]) < self.sizes(probabilities, order, level)[:, np.newaxis]
+        found[rows, order] = self.ranked_members(probabilities, order, level)
         return found
 
-    def sizes(self, probabilities: Array, order: Array, level: float) -> Array:
-        """How many classes belong to the set of this level, (B, K) -> (B,): the first so many of `order` (B, K), which
-        `descending` gives."""
+    def ranked_members(self, probabilities: Array, order: Array, level: float) -> Array:
+        """The same of the classes in the `order` (B, K) that `descending` gives, (B, K) -> (B, K) bool."""
         ranked = np.asarray(probabilities, np.float64)[np.arange(len(order))[:, np.newaxis], order]
         scores = _ranked_scores(ranked, self.penalty, self.unpenalised)
-        found: Array = np.maximum(1, (scores <= conformal_quantile(self._ascending, level)).sum(axis=1))
+        found: Array = scores <= np.broadcast_to(self.largest_score(level), order.shape[1:])[order]
+        found[:, 0] = True
         return found
+
+    def largest_score(self, level: float) -> Array | float:
+        """Up to which score a class belongs to a set: of all, or (K,) of each."""
+        return conformal_quantile(self._ascending, level)
+
+
+@dataclass(frozen=True)
+class ClassSets(PredictionSets):
+    """Sets that hold the truth with a probability of at least `level` given any true class: its score is compared with
+    those of the held-out examples of this class alone (Vovk, 2012; Ding et al., 2023).
+
+    classes (n,): the true ones, of `outputs`. A class with too few examples for the level belongs to every set.
+    """
+
+    classes: Array
+    outputs: int
+
+    @functools.cached_property
+    def _ascending_by_class(self) -> list[Array]:
+        return [np.sort(self.scores[self.classes == k]) for k in range(self.outputs)]
+
+    def largest_score(self, level: float) -> Array:
+        """(K,): by the examples of each class."""
+        return np.array([conformal_quantile(own, level) for own in self._ascending_by_class])
 
 
 def label_set_scores(probabilities: Array) -> Array:

@@ -36,6 +36,11 @@ CASES: dict[str, tuple[str, tuple[str, ...], dict[str, Any]]] = {
         {"accepted_accuracy": 0.7},
     ),
     "sets": ("labelled", ("--interval-level", "0.6"), {"interval_level": 0.6}),
+    "sets by class": (
+        "labelled",
+        ("--sets-by-class", "--interval-level", "0.6"),
+        {"sets_by_class": True, "interval_level": 0.6},
+    ),
     "intervals": ("measured", ("--interval-level", "0.8"), {"interval_level": 0.8}),
 }
 
@@ -158,7 +163,7 @@ def test_data():
 """
 
 
-@pytest.mark.parametrize("case", ["rate by class", "accuracy", "sets", "intervals"])
+@pytest.mark.parametrize("case", ["rate by class", "accuracy", "sets", "sets by class", "intervals"])
 def test_evaluate_measures_what_a_service_with_these_settings_answers(
     case: str, bundles: dict[str, Path], served: Served, tmp_path: Path
 ) -> None:
@@ -188,7 +193,7 @@ def test_evaluate_measures_what_a_service_with_these_settings_answers(
     else:
         labels = np.array([int(answer["label"].removeprefix("class ")) for answer in answers])
         assert figures["accepted_accuracy"] == pytest.approx((labels == targets)[~rejected].mean())
-    if case == "sets":
+    if case in ("sets", "sets by class"):
         sets = [answer["prediction_set"]["labels"] for answer in answers]
         held = np.mean([f"class {y}" in labels for y, labels in zip(targets, sets, strict=True)])
         assert figures[f"set_coverage_{percent}"] == pytest.approx(held)

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from demur.service.maths.prediction_sets import conformal_quantile, set_scores
 from demur.service.maths.predictive import gaussian_interval
 from demur.service.models.loading import load_named
 from demur.service.settings import Settings
-from tests.support.bundles import Synthetic
+from tests.support.bundles import Synthetic, rewrite
 from tests.support.client import Client, serving
 from tests.support.outcomes import SET_SCORE, draw_inputs, draw_targets, keeping_outcomes
 
@@ -57,6 +58,32 @@ def test_an_answer_has_a_prediction_set(labelled: Path, level: float) -> None:
             scores = set_scores(row[np.newaxis], SET_SCORE.penalty, SET_SCORE.unpenalised)[0]
             expected = [f"class {k}" for k in np.argsort(-row) if scores[k] <= q or k == row.argmax()]
             assert one["prediction_set"] == {"level": level, "size": len(expected), "labels": expected}
+
+
+def test_a_prediction_set_by_class_has_each_classes_own_quantile(labelled: Path) -> None:
+    predictor = Predictor.load(labelled, policy=Policy(interval_level=0.8, sets_by_class=True))
+    inputs, outcomes = rows(predictor, 40), read_bundle(labelled).calibration.outcomes
+    p = predictor.predict(inputs).probabilities
+    assert p is not None
+    assert isinstance(outcomes, ClassOutcomes)
+    own = [np.sort(outcomes.set_scores[outcomes.classes == k]) for k in range(3)]
+    q = [conformal_quantile(scores, 0.8) for scores in own]
+    with serving(predictor) as client:
+        for one, row in zip(predictions(client, inputs.tolist()), p, strict=True):
+            scores = set_scores(row[np.newaxis], SET_SCORE.penalty, SET_SCORE.unpenalised)[0]
+            expected = [f"class {k}" for k in np.argsort(-row) if scores[k] <= q[k] or k == row.argmax()]
+            assert one["prediction_set"] == {"level": 0.8, "size": len(expected), "labels": expected}
+
+
+def test_sets_by_class_need_the_true_classes(labelled: Path, measured: Path, tmp_path: Path) -> None:
+    calibration = read_bundle(labelled).calibration
+    assert isinstance(calibration.outcomes, ClassOutcomes)
+    unknown = replace(calibration, outcomes=replace(calibration.outcomes, classes=None))
+    older, asked = rewrite(labelled, tmp_path / "older", calibration=unknown), Policy(sets_by_class=True)
+    with pytest.raises(BundleError, match=r"sets_by_class: found no true classes .* fit the bundle anew, or serve"):
+        Predictor.load(older, policy=asked)
+    with pytest.raises(BundleError, match="sets_by_class: found a regression, expected a classification"):
+        Predictor.load(measured, policy=asked)
 
 
 def test_intervals_are_as_wide_as_held_out_residuals_demand(measured: Path) -> None:

@@ -179,9 +179,10 @@ def test_files_are_scored(synthetic: Synthetic, tmp_path: Path) -> None:
     assert table.columns.tolist() == list(stored[0])
 
 
-def test_rejecting_by_class_needs_one_class(synthetic: Synthetic) -> None:
-    with pytest.raises(BundleError, match="by_class: found several labels an example, expected one class"):
-        Predictor.load(synthetic.path, policy=Policy(reject_by_class=True))
+@pytest.mark.parametrize("option", ["reject_by_class", "sets_by_class"])
+def test_what_goes_by_class_needs_one_class(synthetic: Synthetic, option: str) -> None:
+    with pytest.raises(BundleError, match=f"{option}: found several labels an example, expected one class"):
+        Predictor.load(synthetic.path, policy=Policy(**{option: True}))
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ VALUES: dict[str, tuple[str, Any]] = {
     "false_reject_rate": ("0.01", 0.01),
     "requested_rates": ("0.01, 0.2", (0.01, 0.2)),
     "reject_by_class": ("true", True),
+    "sets_by_class": ("true", True),
     "accepted_accuracy": ("0.99", 0.99),
     "max_batch_size": ("16", 16),
     "max_queue_rows": ("100", 100),

@@ -44,7 +44,8 @@ def keeping_outcomes(source: Path, out: Path, examples: int = 400, tuning: int =
     else:
         p = prediction.probabilities
         own = set_scores(p, SET_SCORE.penalty, SET_SCORE.unpenalised)[np.arange(examples), targets]
-        outcomes = ClassOutcomes(verdicts(prediction, targets), own[order], _tuning(predictor, rng, tuning))
+        others = _tuning(predictor, rng, tuning)
+        outcomes = ClassOutcomes(verdicts(prediction, targets), own[order], others, classes=targets[order])
         kept = Outcomes(tuning, SET_SCORE)
     rule = RejectionRule(scores, bundle.manifest.calibration.false_reject_rate)
     calibration = replace(bundle.manifest.calibration, examples=examples, threshold=rule.threshold, outcomes=kept)

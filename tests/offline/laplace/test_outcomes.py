@@ -37,6 +37,8 @@ def test_of_a_classification(tunes: bool) -> None:
     for place, n in enumerate(np.argsort(score, kind="stable")):
         known = outcomes.calibration
         assert known.scores[place] == score[n]
+        assert outcomes.classes is not None
+        assert outcomes.classes[place] == targets[n]
         assert known.predicted[place] == p[n].argmax()
         assert known.correct[place] == (p[n].argmax() == targets[n])
         own = reference.set_score(p[n], targets[n], kept.set_score.penalty, kept.set_score.unpenalised)

@@ -24,6 +24,8 @@ def test_those_of_a_classification_come_back(classification: Synthetic, tmp_path
     assert isinstance(found, ClassOutcomes)
     np.testing.assert_array_equal(found.calibration.scores, bundle.calibration.scores)
     assert (len(found.calibration.predicted), len(found.set_scores)) == (50, 50)
+    assert found.classes is not None
+    np.testing.assert_array_equal(found.classes == found.calibration.predicted, found.calibration.correct)
     assert (found.tuning is None) == (tuning == 0)
     assert found.tuning is None or len(found.tuning) == tuning
     again = read_bundle(rewrite(bundle.path, tmp_path / "again"))
@@ -66,6 +68,8 @@ WRONG: list[tuple[str, Any, str]] = [
     ("set_scores", np.full(50, np.nan), "found NaN"),
     ("confidences", np.full(50, 1.5), "confidences: expected probabilities, from 0 to 1"),
     ("confidences", np.full(49, 0.5), r"'confidences': found shape \(49,\), expected \(50,\)"),
+    ("classes", np.full(50, 3, np.int32), r"classes: expected class numbers from 0 to 2 that agree with `correct`"),
+    ("classes", np.zeros(50, np.int32), "classes: expected class numbers from 0 to 2 that agree with `correct`"),
     ("tuning.scores", np.arange(30.0)[::-1].copy(), r"tuning\.scores: expected at least one score, in ascending order"),
     ("residuals", np.zeros((50, 3)), "unexpected tensor 'residuals'"),
 ]

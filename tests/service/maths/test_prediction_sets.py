@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from demur.service.maths.prediction_sets import (
+    ClassSets,
     ConformalIntervals,
     LabelSets,
     PredictionSets,
@@ -61,6 +62,20 @@ def test_with_too_few_scores_every_class_belongs_to_the_set() -> None:
     assert not PredictionSets(np.full(19, 0.5), 0.0, 1).members(p, 0.95).all()
 
 
+@given(probabilities(), st.sampled_from(LEVELS), st.data())
+def test_sets_by_class_compare_each_with_its_own_examples(p: Array, level: Fraction, data: st.DataObject) -> None:
+    outputs = p.shape[1]
+    known = data.draw(st.lists(st.tuples(st.floats(0, 1.5), st.integers(0, outputs - 1)), min_size=1, max_size=80))
+    scores, classes = np.array([score for score, _ in known]), np.array([label for _, label in known])
+    found = ClassSets(scores, 0.1, 1, classes, outputs).members(p, float(level))
+    for row, held in zip(p, found, strict=True):
+        for k in range(outputs):
+            largest = reference.quantile_of(scores[classes == k], level)
+            own = reference.set_score(row, k, 0.1, 1)
+            if abs(own - largest) > 1e-9:  # sums in another order
+                assert held[k] == (own <= largest or k == row.argmax())
+
+
 def draws(rng: np.random.Generator, count: int) -> tuple[Array, Array]:
     """Probabilities of a classifier that is far too sure of itself, and the true classes."""
     logits = rng.normal(scale=1.5, size=(count, 8))
@@ -85,6 +100,28 @@ def test_sets_hold_the_true_class_as_often_as_they_say(level: float) -> None:
         every.append(plain.members(new, level).sum(axis=1).mean())
     assert np.mean(covered) >= level - 3 * np.std(covered) / 10
     assert np.mean(sizes) <= np.mean(every)  # the penalty earns its place
+
+
+@pytest.mark.parametrize("level", [0.8, 0.95])
+def test_sets_by_class_hold_a_rare_class_as_often_as_they_say(level: float) -> None:
+    rng = np.random.default_rng(4)
+    held: list[list[float]] = []
+    kept: list[list[float]] = []
+
+    def rare(count: int) -> tuple[Array, Array]:
+        y = (rng.random(count) < 0.04).astype(int)
+        p = 1 / (1 + np.exp(5 - 2 * y - rng.normal(size=count)))
+        return np.stack([1 - p, p], axis=1), y
+
+    for _ in range(200):
+        (held_out, own), (new, truth) = rare(1500), rare(1500)
+        scores = set_scores(held_out, 0.0, 1)[np.arange(1500), own]
+        for found, sets in ((held, ClassSets(scores, 0.0, 1, own, 2)), (kept, PredictionSets(scores, 0.0, 1))):
+            right = sets.members(new, level)[np.arange(1500), truth]
+            found.append([right[truth == k].mean() for k in (0, 1)])
+    assert np.all(np.mean(held, axis=0) >= level - 3 * np.std(held, axis=0) / math.sqrt(200))
+    assert np.mean(held, axis=0)[1] < level + 0.03
+    assert np.mean(kept, axis=0)[1] < 0.6
 
 
 def test_intervals_hold_every_output_where_gaussian_ones_do_not() -> None:
