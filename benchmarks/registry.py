@@ -82,7 +82,7 @@ BENCHMARKS = (
     ),
     Benchmark(
         "strangers",
-        "plain network, temperature and default on six data sets that were not chosen for a strength",
+        "plain network, temperature and default on data that was not chosen for a strength, and on rare events",
         strangers.run,
         threads=1,
         needs="minutes, and packages of the index",

@@ -18,7 +18,7 @@ from benchmarks.datasets import packages
 from benchmarks.datasets.download import DataError
 from benchmarks.datasets.packages import PackagedFile, packaged
 from benchmarks.experiments import kept
-from benchmarks.experiments.strangers import data, run
+from benchmarks.experiments.strangers import data, events, run
 from demur.offline.runtime.progress import silent
 
 CONTENT = b"a,b\n1,2\n"
@@ -117,6 +117,22 @@ def test_the_methods_are_compared_on_the_same_examples(monkeypatch: pytest.Monke
         likelihood = row[where]["log_likelihood"]
         assert row[where]["labels_differ"] == 0
         assert row[where]["gain"]["mean"] == pytest.approx(likelihood["default"] - likelihood["temperature"])
+
+
+def test_events_are_as_rare_as_they_say_and_their_means_are_compared(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name, share in (("events-1", 0.01), ("events-0.3", 0.003)):
+        found = events.EVENTS[name](0)
+        assert found.event_share == pytest.approx(share, rel=0.1)
+        assert float(found.test[1].float().mean()) == pytest.approx(share, rel=0.2)
+    monkeypatch.setattr(kept, "CACHE", tmp_path / "cache")
+    monkeypatch.setattr(events, "ROWS", (3000, 2000, 2000))
+    (row,) = run.run(Settings(True, 1, tmp_path, silent, tmp_path, ("events-1",)))["rows"]
+    rare = row["ordinary"]["events"]
+    assert set(rare["mean"]) == {"plain", "temperature", "its own temperature", "default"}
+    assert rare["mean"]["default"] > 0.2
+    assert rare["average_precision"]["plain"] == pytest.approx(rare["average_precision"]["temperature"], abs=0.01)
 
 
 def test_a_loss_is_what_noise_does_not_explain() -> None:

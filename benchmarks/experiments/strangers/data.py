@@ -73,16 +73,20 @@ NOISE, TYPOS = 0.5, 0.2
 
 @dataclass(frozen=True)
 class Problem:
-    """Examples to train, to hold out and to test: a half, a quarter and a quarter; the inputs of the test disturbed."""
+    """Examples to train, to hold out and to test, and the inputs of the test disturbed.
+
+    event_share: mean probability of an event over the test examples, where it is known.
+    """
 
     train: Examples
     held_out: Examples
     test: Examples
     disturbed: Tensor
+    event_share: float | None = None
 
 
 def load(name: str, seed: int) -> Problem:
-    """One of `DATA`, split and disturbed by the seed."""
+    """One of `DATA`, split by the seed into a half, a quarter and a quarter, and disturbed."""
     x, y = DATA[name]()
     train, rest = train_test_split(np.arange(len(y)), test_size=0.5, random_state=seed, stratify=y)
     held_out, test = train_test_split(rest, test_size=0.5, random_state=seed, stratify=y[rest])

@@ -93,6 +93,8 @@ NETWORKS: dict[str, tuple[Callable[[Tensor, int], nn.Module], int]] = {
     "words": (text, 15),
     "faces": (small_images, 40),
     "textures": (normalised_images, 25),
+    "events-1": (table, 5),
+    "events-0.3": (table, 5),
 }
 
 

@@ -1,4 +1,5 @@
-"""Plain network, best temperature and default bundle on six data sets that were not chosen for a strength.
+"""Plain network, best temperature and default bundle on six data sets that were not chosen for a strength, and on two
+with rare events.
 
 Nothing is configured but the seed. The temperature is the likeliest on all held-out examples, of which the bundle takes
 one half to tune and the other to set its threshold. Differences are those of the same examples, bundle minus
@@ -12,13 +13,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
 
 from benchmarks.core.settings import Settings, Values
 from benchmarks.experiments.frontier.methods import in_batches
 from benchmarks.experiments.frontier.temperatures import Logits, tempered
 from benchmarks.experiments.kept import run_once
 from benchmarks.experiments.strangers.data import DATA, load
+from benchmarks.experiments.strangers.events import EVENTS, of_events
 from benchmarks.experiments.strangers.networks import NETWORKS, trained
 from demur.offline.config import FitConfig
 from demur.offline.data.foreigners import is_judged, obvious_foreigners
@@ -30,6 +31,7 @@ from demur.service.inference.predictor import Predictor
 from demur.service.maths.predictive import entropy, softmax
 
 Array = npt.NDArray[Any]
+NAMES = (*DATA, *EVENTS)
 SEEDS = 5
 FOREIGN = 200  # of each kind
 TOO_LOW = 2.0  # standard errors below a temperature: a loss that noise does not explain
@@ -37,7 +39,7 @@ TOO_LOW = 2.0  # standard errors below a temperature: a loss that noise does not
 
 def one(name: str, seed: int, passes: int | None, scratch: Path) -> Values:
     """One split and network: the quality of each method, and what the bundle rejects."""
-    problem = load(name, seed)
+    problem = EVENTS[name](seed) if name in EVENTS else load(name, seed)
     model, folder = trained(name, problem.train, seed, passes), scratch / f"{name}-{seed}"
     config = FitConfig(seed=seed)
     fit_bundle(model, problem.train, folder, calibration_loader=problem.held_out, config=config)
@@ -46,7 +48,8 @@ def one(name: str, seed: int, passes: int | None, scratch: Path) -> Values:
     classes = problem.test[1].numpy()
     found: Values = {"data": name, "seed": seed, "held_out": len(problem.held_out[1]), "test": len(classes)}
     for where, x in {"ordinary": problem.test[0], "disturbed": problem.disturbed}.items():
-        served = _served(predictor, x)
+        parts = [predictor.predict(part.numpy()) for part in in_batches(x)]
+        served = _together([part.probabilities for part in parts])
         probabilities = {"plain": softmax(logits(x)), "temperature": temperature.probabilities(x), "default": served}
         likelihood = {method: class_log_likelihood(p, classes) for method, p in probabilities.items()}
         wrong = served.argmax(1) != classes
@@ -56,16 +59,19 @@ def one(name: str, seed: int, passes: int | None, scratch: Path) -> Values:
             "wrong": float(wrong.mean()),
             "auroc_wrong": {method: _auroc(entropy(p), wrong) for method, p in probabilities.items()},
             "labels_differ": float((served.argmax(1) != logits(x).argmax(1)).mean()),
-            "rejected": float(np.mean([predictor.predict(part.numpy()).rejected.mean() for part in in_batches(x)])),
+            "rejected": float(np.mean([part.rejected.mean() for part in parts])),
             "gain": _difference(likelihood["default"] - likelihood["temperature"]),
         }
+        if problem.event_share is not None:
+            half = _together([part.map_probabilities for part in parts])
+            methods = probabilities | {"its own temperature": half}
+            found[where]["events"] = of_events(methods, problem.test[1], problem.event_share)
     foreign = obvious_foreigners(problem.test[0][:FOREIGN], 0)
     rejected = {kind: float(predictor.predict(x.numpy()).rejected.mean()) for kind, x in foreign.items()}
     return found | {"foreign": {kind: share for kind, share in rejected.items() if is_judged(kind)}}
 
 
-def _served(predictor: Predictor, x: Tensor) -> Array:
-    parts = [predictor.predict(part.numpy()).probabilities for part in in_batches(x)]
+def _together(parts: list[Array | None]) -> Array:
     return np.concatenate([part for part in parts if part is not None])
 
 
@@ -88,7 +94,10 @@ def summarise(runs: list[Values]) -> list[Values]:
             row[where] = _mean([run[where] for run in own])
             errors = [run[where]["gain"]["error"] for run in own]
             row[where]["gain"]["error"] = math.sqrt(float(np.mean(np.square(errors))) / len(own))
-            row[where]["ece_error"] = _spread(own, where) / math.sqrt(len(own))
+            row[where]["ece_error"] = _error([run[where]["ece"] for run in own])
+            if "events" in row[where]:
+                precisions = [run[where]["events"]["average_precision"] for run in own]
+                row[where]["events"]["average_precision_error"] = _error(precisions)
         row["foreign"] = _mean([run["foreign"] for run in own])
         rows.append(row | {"loses": losses(row)})
     return rows
@@ -114,15 +123,15 @@ def _mean(values: list[Any]) -> Any:
     return float(np.mean(there)) if there else None
 
 
-def _spread(own: list[Values], where: str) -> float:
-    """Standard deviation over the seeds of the difference in calibration error."""
-    differences = [run[where]["ece"]["default"] - run[where]["ece"]["temperature"] for run in own]
-    return float(np.std(differences, ddof=1)) if len(differences) > 1 else math.inf
+def _error(own: list[Values]) -> float:
+    """Standard error over the seeds of the default's difference from the temperature."""
+    differences = [found["default"] - found["temperature"] for found in own]
+    return float(np.std(differences, ddof=1)) / math.sqrt(len(own)) if len(own) > 1 else math.inf
 
 
 def run(settings: Settings) -> Values:
     """`--rows words` measures one of the data sets; an interrupted run goes on where it stopped."""
-    names, seeds = settings.names(tuple(DATA), ("penguins",)), settings.choose(settings.seeds or SEEDS, 1)
+    names, seeds = settings.names(NAMES, ("penguins",)), settings.choose(settings.seeds or SEEDS, 1)
     passes = settings.choose(None, 2)
     runs = [
         run_once(
@@ -133,4 +142,4 @@ def run(settings: Settings) -> Values:
         for name in names
         for seed in range(seeds)
     ]
-    return {"rows": settings.with_earlier("strangers", "data", summarise(runs), tuple(DATA))}
+    return {"rows": settings.with_earlier("strangers", "data", summarise(runs), NAMES)}
