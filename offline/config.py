@@ -36,7 +36,7 @@ StrategyName = Literal[
 DEFAULT_SCORE: Literal["default"] = "default"
 SURPRISE: Literal["surprise"] = "surprise"  # needs the distance that added weights give
 ADDED_BUDGET, SUBNETWORK_BUDGET = 0.004, 0.05  # nats
-LOSS_SHARE, LEAST_BUDGET = 0.05, 0.001  # of a classification with added weights: nats, of a nat of its loss, and nats
+LOSS_SHARE, LEAST_BUDGET = 0.05, 0.001  # of a classification: nats, of a nat of its loss, and nats
 
 DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -107,9 +107,9 @@ class FitConfig(BaseModel):
         Positive | None,
         Field(
             description="How many nats of mean held-out log-likelihood the uncertainty may cost, below the best "
-            "temperature without any; with added weights, its standard error included. None: with added "
-            "weights 0.004, of a classification a twentieth of the loss at the best temperature, where that is less, "
-            "and at least 0.001; 0.05 without."
+            "temperature without any; with added weights, its standard error included. None: of a classification a "
+            "twentieth of the loss without uncertainty, but at least 0.001 and at most 0.004; of a regression 0.004 "
+            "with added weights and 0.05 without."
         ),
     ] = None
     added_weights: Annotated[
@@ -232,12 +232,13 @@ class FitConfig(BaseModel):
             raise ValueError("found an empty list, expected paths of layers; True chooses them, False leaves them out")
         return value
 
-    @property
-    def budget(self) -> float:
-        """`uncertainty_budget`, in nats; by default of a regression with added weights."""
+    def budget(self, loss: float) -> float:
+        """`uncertainty_budget`, in nats; by default of a classification a share of its `loss` without uncertainty."""
         if self.uncertainty_budget is not None:
             return self.uncertainty_budget
-        return ADDED_BUDGET if self.added_weights else SUBNETWORK_BUDGET
+        if self.likelihood == "regression":
+            return ADDED_BUDGET if self.added_weights else SUBNETWORK_BUDGET
+        return min(max(LOSS_SHARE * loss, LEAST_BUDGET), ADDED_BUDGET)
 
     @property
     def fits_temperature(self) -> bool:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from ..config import ADDED_BUDGET, LEAST_BUDGET, LOSS_SHARE, FitConfig
+from ..config import FitConfig
 from ..data.held_out import HeldOut
 from ..data.likelihood import Classification, Likelihood
 from ..features.added_weights import AddedWeights
@@ -82,7 +82,7 @@ def choose_scale(config: FitConfig, likelihood: Likelihood, held: Held) -> Added
     none = np.zeros_like(held.variance)
     plain = likelihood.log_likelihood(held.mean, none, held.targets)
     usual = _probabilities(likelihood, held, none)
-    budget = config.uncertainty_budget or _default_budget(likelihood, plain)
+    budget = config.budget(-float(plain.mean()))
 
     def pay(scale: float) -> Paid:
         variance, own = scale * held.variance, likelihood
@@ -107,13 +107,6 @@ def choose_scale(config: FitConfig, likelihood: Likelihood, held: Held) -> Added
     paid, more = pay(scale), pay(math.exp(high))
     explanation = _explain(paid, budget, len(held.mean), more, ended=place == last)
     return AddedScale(scale, budget, paid, explanation)
-
-
-def _default_budget(likelihood: Likelihood, plain: Array) -> float:
-    """Of a classification a share of the loss, -plain (n,) at the best temperature, between two limits."""
-    if not isinstance(likelihood, Classification):
-        return ADDED_BUDGET
-    return min(max(LOSS_SHARE * -float(plain.mean()), LEAST_BUDGET), ADDED_BUDGET)
 
 
 def _probabilities(likelihood: Likelihood, held: Held, variance: Array) -> Array:

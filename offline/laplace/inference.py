@@ -189,7 +189,7 @@ def _search(
     if isinstance(job.likelihood, Regression) and method == "budget":
         targets = to_numpy(job.likelihood.standardised(tuning.targets))
         sweep = no_wider_than_targets(sweep, spectrum, examples, job.likelihood.noise, targets)
-    choice = choose_prior(sweep, method, config.budget)
+    choice = choose_prior(sweep, method, config.budget(-(sweep.plain_log_likelihood or 0.0)))
     prior = searched_prior(sweep, choice)
     if added is None:
         return _Priors(prior, job.likelihood, choice.warnings, choice.notes)

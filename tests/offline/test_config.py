@@ -176,6 +176,14 @@ def test_the_last_layer_takes_at_most_so_many() -> None:
     assert FitConfig().resolve_size(10) == 10  # `auto`
 
 
+@pytest.mark.parametrize("added", [True, False])
+def test_the_budget_is_relative_to_the_loss(added: bool) -> None:
+    config = FitConfig(added_weights=added)
+    assert [config.budget(loss) for loss in (1.0, 0.05, 0.0)] == pytest.approx([0.004, 0.0025, 0.001])
+    assert FitConfig(added_weights=added, uncertainty_budget=0.1).budget(0.01) == 0.1
+    assert FitConfig(added_weights=added, likelihood="regression").budget(1.0) == (0.004 if added else 0.05)
+
+
 @settings(derandomize=True, deadline=None)
 @given(st.floats(0, 1, exclude_min=True), st.integers(1, 10**9))
 def test_a_share_gives_at_least_one_and_at_most_all(share: float, total: int) -> None:
@@ -185,12 +193,11 @@ def test_a_share_gives_at_least_one_and_at_most_all(share: float, total: int) ->
     assert abs(size - share * total) <= 1
 
 
-def test_without_added_weights_it_is_the_papers_method() -> None:
+def test_without_added_weights_the_temperature_is_one() -> None:
     both, alone = FitConfig(), FitConfig(added_weights=False)
-    assert (both.budget, both.fits_temperature) == (0.004, True)
-    assert (alone.budget, alone.fits_temperature, alone.given_temperature) == (0.05, False, 1.0)
-    given = FitConfig(uncertainty_budget=0.1, temperature="fit", added_weights=False)
-    assert (given.budget, given.fits_temperature) == (0.1, True)
+    assert both.fits_temperature
+    assert (alone.fits_temperature, alone.given_temperature) == (False, 1.0)
+    assert FitConfig(temperature="fit", added_weights=False).fits_temperature
     assert not FitConfig(temperature=2.0).fits_temperature
     assert FitConfig(temperature=2.0).given_temperature == 2.0
     assert FitConfig().model_copy(update={"temperature": 2}).given_temperature == 2
