@@ -45,6 +45,7 @@ MEASURED = (
     "playground",
 )
 NETWORKS = {"mnist": "MNIST", "fashion": "Fashion-MNIST", "cifar": "CIFAR-10"}
+EVENT_METHODS = ("plain", "temperature", "its own temperature", "default")
 METHODS = (
     *("plain network", "best temperature", "distances scale the temperature", "MC dropout, 16 samples"),
     *("ensemble of 5", "last layer, laplace-torch", "subnetwork alone", "default bundle"),
@@ -204,6 +205,19 @@ def strangers_foreign(result: Row) -> str:
         for found in result["rows"]
     ]
     return table(["", "rejected"], rows)
+
+
+def strangers_events(result: Row) -> str:
+    """What the methods say of rare events."""
+    rows = []
+    for found in result["rows"]:
+        if rare := found["ordinary"].get("events"):
+            means = (number(rare["mean"][method], 2) for method in EVENT_METHODS)
+            precisions = (number(rare["average_precision"][method], 3) for method in ("temperature", "default"))
+            error = number(rare["average_precision_error"], 3)
+            rows.append([found["data"], " / ".join(means), f"{' / '.join(precisions)}, difference ± {error}"])
+    head = f"mean probability over the true share: {' / '.join(EVENT_METHODS)}"
+    return table(["", head, "average precision: temperature / default"], rows)
 
 
 def robustness(result: Row) -> str:
@@ -544,6 +558,7 @@ MADE |= {
     "cpu_traces": ("cpu", cpu_traces),
 }
 MADE |= {"verdicts": ("frontier", verdicts), "strangers_foreign": ("strangers", strangers_foreign)}
+MADE |= {"strangers_events": ("strangers", strangers_events)}
 FULL = {"frontier": frontier_in_full, "scores": scores_in_full, "guarantees": guarantees_in_full}
 
 if __name__ == "__main__":
