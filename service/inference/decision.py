@@ -65,11 +65,9 @@ class Decision:
         What is not finite is rejected. out_of_range (B,) bool, as in `Prediction`.
         """
         found = self.predictive.values(outputs)
-        score = found["score"]
-        finite = finite_rows(outputs.mean, outputs.variance) & np.isfinite(score)
-        if not finite.all():
-            found["score"] = score = np.where(finite, score, np.inf)
-        p_value, rejected = self._decided(score, found.get("probabilities"))
+        finite = finite_rows(outputs.mean, outputs.variance) & np.isfinite(found["score"])
+        found["score"] = found["score"] if finite.all() else np.where(finite, found["score"], np.inf)
+        p_value, rejected = self._decided(found["score"], found.get("probabilities"))
         # Reject what is not finite even where the threshold is infinite.
         return Prediction(**found, p_value=p_value, rejected=rejected | ~finite, out_of_range=out_of_range)
 

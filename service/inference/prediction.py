@@ -287,7 +287,4 @@ class Predictive:
 
 def finite_rows(*outputs: Array) -> Array:
     """(B,) bool: whether all of an example's outputs, (B, K) each, are finite."""
-    usable = np.isfinite(outputs[0])
-    for other in outputs[1:]:
-        usable &= np.isfinite(other)
-    return np.asarray(usable.all(axis=1))
+    return np.asarray(np.isfinite(np.concatenate(outputs, axis=1)).all(axis=1))

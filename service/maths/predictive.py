@@ -19,6 +19,8 @@ Link = Literal["probit", "probit-shared", "probit-sigmoid", "gaussian"]
 regression, the one before it of several labels an example."""
 # The probit approximation: sigmoid(x) is near Phi(sqrt(pi / 8) x) (MacKay, 1992).
 PROBIT = math.pi / 8
+# Of a probability whose logarithm is taken: zero times it is zero. No number in float64 lies between MOST and 1.
+LEAST, MOST = float(np.finfo(np.float64).tiny), 1 - 2.0**-53
 # Four blocks of columns save 3/8 of the products with a triangular factor. Narrower blocks are slower to multiply.
 COLUMN_BLOCKS, LEAST_COLUMNS = 4, 64
 
@@ -111,28 +113,24 @@ def class_probabilities(
 
 def _spread(variance: Array, temperature: float, link: Link = "probit") -> Array:
     """sqrt(T^2 + pi/8 v), by which the probit approximation divides each logit, or all of an example."""
-    spread = np.asarray(variance, np.float64) * PROBIT
+    spread = np.asarray(variance, np.float64)
     if link == "probit-shared":
-        spread = spread.mean(axis=-1, keepdims=True)
-    spread += temperature**2
-    return np.sqrt(spread, out=spread)
+        spread = spread.sum(axis=-1, keepdims=True) / spread.shape[-1]
+    return np.sqrt(PROBIT * spread + temperature**2)
 
 
 def entropy(probabilities: Array) -> Array:
     """-sum_k p_k log p_k over the last axis, in nats; 0 log 0 = 0."""
     p = np.asarray(probabilities, np.float64)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        terms = np.where(p > 0, p * np.log(p), 0.0)
-    nats: Array = np.maximum(-terms.sum(axis=-1), 0.0)
+    nats: Array = np.fmax(-p * np.log(np.maximum(p, LEAST)), 0.0).sum(axis=-1)  # 0 for what is not finite
     return nats
 
 
 def label_entropy(probabilities: Array) -> Array:
     """-sum_k (p_k log p_k + (1 - p_k) log(1 - p_k)) over the last axis, in nats: of labels that are independent."""
     p = np.asarray(probabilities, np.float64)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        terms = np.where(p > 0, p * np.log(p), 0.0) + np.where(p < 1, (1 - p) * np.log1p(-p), 0.0)
-    nats: Array = np.maximum(-terms.sum(axis=-1), 0.0)
+    terms = p * np.log(np.maximum(p, LEAST)) + (1 - p) * np.log1p(-np.minimum(p, MOST))
+    nats: Array = np.fmax(-terms, 0.0).sum(axis=-1)
     return nats
 
 

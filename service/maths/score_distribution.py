@@ -55,16 +55,12 @@ class ScoreDistribution:
         """a, where the tail begins."""
         return float(self.values[-1])
 
-    def inside(self, scores: Array) -> Array:
-        """u of scores (B,), and log(10) for those above a."""
-        found: Array = np.interp(scores, self.values, self.surprise)
-        return found
-
     def surprise_at(self, scores: Array) -> Array:
         """u (B,) of scores (B,)."""
         excess = np.maximum(scores - self.start, 0.0) / self.scale
-        tail: Array = np.log1p(self.shape * excess) / self.shape if self.shape else excess
-        return self.inside(scores) + tail
+        tail = np.log1p(self.shape * excess) / self.shape if self.shape else excess
+        found: Array = np.interp(scores, self.values, self.surprise) + tail
+        return found
 
 
 def pareto(excesses: Array) -> tuple[float, float]:

@@ -9,7 +9,6 @@ clear. Nothing here takes the scores to be independent: t is one fixed function 
 (`demur.service.maths.rejection`) is valid where other examples chose F_j.
 """
 
-import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -31,6 +30,11 @@ class Component:
     distribution: ScoreDistribution
     least: float = 0.0
 
+    def surprise(self, singles: Mapping[str, Array]) -> Array:
+        """u (B,), 0 where it does not count; a NaN stays one."""
+        found = self.distribution.surprise_at(self.score.scored(singles)[0])
+        return np.where(found < self.least, 0.0, found) if self.least > 0 else found
+
 
 @dataclass(frozen=True)
 class LargestSurprise:
@@ -39,25 +43,8 @@ class LargestSurprise:
     components: tuple[Component, ...]
     name: ClassVar[Literal["surprise"]] = "surprise"
 
-    @functools.cached_property
-    def _columns(self) -> tuple[Array, Array, Array, Array]:
-        """Starts, scales and shapes of the tails, and the surprises from which on they count, (J, 1) each."""
-        pairs = [(part.distribution, part.least) for part in self.components]
-        starts, scales, shapes, least = np.array([(d.start, d.scale, d.shape, least) for d, least in pairs]).T[
-            ..., None
-        ]
-        return starts, scales, shapes, least
-
     def scored(self, singles: Mapping[str, Array]) -> tuple[Array, Array]:
         """t (B,), and the place of the component that it is, (B,); singles: the scores (B,) of the components, by
         name."""
-        starts, scales, shapes, least = self._columns
-        scores = [part.score.scored(singles)[0] for part in self.components]
-        pairs = zip(scores, self.components, strict=True)
-        parts = np.array([part.distribution.inside(found) for found, part in pairs])
-        # The tails of all components at once: for a few examples a call of NumPy costs more than what it computes.
-        excess = np.maximum(np.array(scores) - starts, 0.0) / scales
-        curved = np.log1p(shapes * excess) / np.where(shapes > 0, shapes, 1.0)
-        parts += np.where(shapes > 0, curved, excess)
-        parts = np.where(parts < least, 0.0, parts)  # a NaN stays one
+        parts = np.array([part.surprise(singles) for part in self.components])
         return parts.max(axis=0), parts.argmax(axis=0)
