@@ -31,9 +31,9 @@ class AddedWeightsGraph(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         mean, subnetwork = self.inner(x)
-        added, distance = self.added(x)
+        added, distance = self.added(x).split(1, dim=1)
         variance, part, _ = self.gate(subnetwork, added, self.share)
-        return mean, variance, part, distance.unsqueeze(1)
+        return mean, variance, part.squeeze(1), distance
 
 
 class WithoutSubnetwork(nn.Module):

@@ -52,8 +52,15 @@ def traced(function: Callable[..., Any], *examples: Tensor, symbolic: bool) -> f
     for node in graph.graph.nodes:
         if node.target in (aten.view.default, aten._unsafe_view.default):  # noqa: SLF001  traced by torch
             node.target = aten.reshape.default  # a rewritten operator may return other strides
+            node.args = (node.args[0], _inferred(node.args[1]))
     graph.recompile()
     return graph
+
+
+def _inferred(shape: Any) -> Any:
+    """The same shape, a constant where all sizes but one are: reshaping finds out the other."""
+    known = [size for size in shape if isinstance(size, int) and size > 0]
+    return [size if size in known else -1 for size in shape] if len(known) == len(shape) - 1 else shape
 
 
 def _any_number(examples: tuple[Tensor, ...]) -> list[Tensor]:

@@ -11,8 +11,8 @@ from ..jacobian.unfold import CONVOLUTIONS
 
 INPUTS = ""  # the path that stands for the network's inputs
 TEXTURE = "."  # and for what `texture` tells of them
-SMALLEST, LARGEST = 1e-12, 1e18  # of a length: its logarithm and its square are finite
-LEAST_CONTRAST = 1e-3  # deviations relative to the length: less is rounding
+SMALLEST, LARGEST = 1e-12, 1e38  # of a length: its logarithm is finite, and a direction where all are zero
+LEAST_CONTRAST = 1e-3  # deviation relative to the length: less is rounding
 
 
 def read_activations(model: nn.Module, paths: Sequence[str], x: Tensor) -> list[Tensor]:
@@ -43,10 +43,10 @@ def pooled(layer: nn.Module, x: Tensor) -> Tensor:
     """Of a convolution, mean and standard deviation of each channel over all places, (B, 2 C); of a linear layer the
     mean over all axes but the batch's and the last, as over tokens, (B, F)."""
     if isinstance(layer, CONVOLUTIONS):
-        places = x.flatten(2)
-        mean = places.mean(2)
-        deviation = (places - mean.unsqueeze(2)).square().mean(2).sqrt()
-        return torch.cat([mean, deviation], dim=1)
+        axes = tuple(range(2, x.dim()))
+        mean = x.mean(axes, keepdim=True)
+        deviation = norm(x - mean, axes) / math.sqrt(math.prod(x.shape[2:]))
+        return torch.cat([mean, deviation], dim=1).flatten(1)
     return x.flatten(1, -2).mean(1) if x.dim() > 2 else x
 
 
@@ -57,22 +57,21 @@ def places(x: Tensor) -> list[int]:
 
 
 def texture(x: Tensor) -> Tensor:
-    """(log |x|, log |dx| - log |x - E[x]|), (B, 2): how large the inputs are, and how much neighbours differ.
+    """(|x|, |dx|, c), (B, 3): how large the inputs are, how much neighbours differ, and how much all do.
 
-    dx: the differences of neighbours along the longest of the `places`; E: the mean over all these, of each channel. A
-    network whose layers are normalised answers to an image ten times too bright as to the image itself: its activations
-    do not tell. Nor do those of many tell noise. |x - E[x]|^2 = |x|^2 - |E[x]|^2, which is one pass less.
+    dx: the differences of neighbours along the longest of the `places`; c = max(|x - E[x]| / `LEAST_CONTRAST`, |x|), E:
+    the mean over all places, of each channel. A network whose layers are normalised answers to an image ten times too
+    bright as to the image itself: its activations do not tell. Nor do those of many tell noise.
     """
-    axes = places(x)
+    axes, every = places(x), tuple(range(1, x.dim()))
     along = max(axes, key=lambda axis: (x.shape[axis], axis))
     last = x.shape[along] - 1
-    length, change = _length(x), _length(x.narrow(along, 1, last) - x.narrow(along, 0, last))
-    mean = x.mean(axes, keepdim=True).flatten(1)
-    same = (math.sqrt(math.prod(x.shape[axis] for axis in axes)) * _length(mean)).clamp(max=LARGEST)
-    deviation = torch.maximum(length.square() - same.square(), (LEAST_CONTRAST * length).square()).sqrt()
-    return torch.cat([length.log(), change.log() - deviation.log()], dim=1)
+    length, change = norm(x, every), norm(x.narrow(along, 1, last) - x.narrow(along, 0, last), every)
+    contrast = norm(x - x.mean(axes, keepdim=True), every) / LEAST_CONTRAST
+    return torch.cat([length, change, torch.maximum(contrast, length)], dim=1).flatten(1)
 
 
-def _length(x: Tensor) -> Tensor:
-    length: Tensor = torch.linalg.vector_norm(x.flatten(1), dim=1, keepdim=True).clamp(SMALLEST, LARGEST)
+def norm(x: Tensor, axes: tuple[int, ...] = (1,)) -> Tensor:
+    """|x| along these axes, which stay."""
+    length: Tensor = torch.linalg.vector_norm(x, dim=axes, keepdim=True)
     return length

@@ -22,7 +22,7 @@ never smaller than with all of them.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -30,7 +30,7 @@ from torch import Tensor, nn
 
 from ..runtime.arrays import Array, to_numpy
 from .activations import INPUTS, TEXTURE, read_activations
-from .coordinates import Coordinates
+from .coordinates import Coordinates, converted, side_by_side
 from .gate import OPEN, Gate
 from .layers import MOST_INPUTS, FeatureLayers
 
@@ -55,12 +55,14 @@ LINK_FEATURES, SCORE_FEATURES = FeatureSettings(512, 128), FeatureSettings(256, 
 
 @dataclass(frozen=True)
 class FeatureVariance:
-    """v: coordinates; frequencies W / d (T, R), phases b (R,); factor (R, m), columns sqrt(e_i / (e_i + rho)) u_i."""
+    """v, of n posteriors: coordinates; frequencies W / d (T, R), phases b (R,); factors (R', m) of each, columns
+    sqrt(e_i / (e_i + rho)) u_i; weights (R + m, n): of the squares of the cosines and of their products with these."""
 
     coordinates: Coordinates
     frequencies: Tensor
     phases: Tensor
-    factor: Tensor
+    factors: tuple[Tensor, ...]
+    weights: Tensor
 
     @classmethod
     def fit(
@@ -69,12 +71,13 @@ class FeatureVariance:
         settings: FeatureSettings,
         *,
         with_lengths: bool,
-        inputs: bool = False,
+        inputs: int | None = None,
         texture: bool = False,
         generator: torch.Generator,
     ) -> "FeatureVariance":
-        """parts: the activations (N, F_l) of each layer for training examples, float64 on the CPU; inputs: the first of
-        them are the network's inputs, whose combinations count; texture: before them comes that of the inputs."""
+        """Of one posterior. parts: the activations (N, F_l) of each layer for training examples, float64 on the CPU;
+        inputs: which of them are the network's inputs, whose combinations count; texture: before them comes that of
+        the inputs."""
         coordinates = Coordinates.fit(
             parts, with_lengths=with_lengths, inputs=inputs, texture=texture, generator=generator
         )
@@ -82,29 +85,38 @@ class FeatureVariance:
         normal = torch.randn(t.shape[1], settings.features, generator=generator, dtype=t.dtype)
         phases = 2 * math.pi * torch.rand(settings.features, generator=generator, dtype=t.dtype)
         frequencies = normal / (settings.length_scale * _median_distance(t, generator))
+        scale = 2 / settings.features  # |phi|^2 = scale |cos|^2
         curvature = torch.zeros(settings.features, settings.features, dtype=t.dtype)
         for some in torch.split(t, BLOCK):
-            phi = _features(some, frequencies, phases)
-            curvature.addmm_(phi.T, phi)
+            cosines = torch.cos(some @ frequencies + phases)
+            curvature.addmm_(cosines.T, cosines, alpha=scale)
         values, vectors = torch.linalg.eigh(curvature / len(t))
         values, vectors = values.clamp(min=0).flip(0)[: settings.kept], vectors.flip(1)[:, : settings.kept]
         factor = (vectors * (values / (values + settings.precision)).sqrt()).contiguous()
-        return cls(coordinates, frequencies, phases, factor)
+        weights = torch.tensor([scale] * len(factor) + [-scale] * factor.shape[1], dtype=t.dtype)
+        return cls(coordinates, frequencies, phases, (factor,), weights.unsqueeze(1))
+
+    def cosines(self, parts: Sequence[Tensor]) -> Tensor:
+        """sqrt(R / 2) phi (B, R), of all posteriors side by side; parts (B, F_l), in the precision of the fields."""
+        return torch.cos(torch.addmm(self.phases, self.coordinates.of(parts), self.frequencies))
 
     def of(self, parts: Sequence[Tensor]) -> Tensor:
-        """v (B,); parts (B, F_l), in the precision of the fields."""
-        phi = _features(self.coordinates.of(parts), self.frequencies, self.phases)
-        return (phi.square().sum(1) - (phi @ self.factor).square().sum(1)).clamp(min=0.0)
+        """v (B, n)."""
+        cosines = self.cosines(parts)
+        each = torch.split(cosines, [len(factor) for factor in self.factors], dim=1)
+        products = [own @ factor for own, factor in zip(each, self.factors, strict=True)]
+        return (torch.cat([cosines, *products], dim=1).square() @ self.weights).clamp(min=0.0)
 
-    def to(self, like: Tensor) -> "FeatureVariance":
-        """In the precision and on the device of a tensor."""
-        coordinates = self.coordinates.to(like)
-        return FeatureVariance(coordinates, self.frequencies.to(like), self.phases.to(like), self.factor.to(like))
-
-
-def _features(t: Tensor, frequencies: Tensor, phases: Tensor) -> Tensor:
-    """phi (B, R); t (B, T)."""
-    return math.sqrt(2 / len(phases)) * torch.cos(t @ frequencies + phases)
+    def beside(self, link: "FeatureVariance", shared: int) -> "FeatureVariance":
+        """Both, a link's before this one's; shared: as for the coordinates."""
+        first, second = (sum(u.shape[1] for u in each.coordinates.directions) for each in (link, self))
+        return FeatureVariance(
+            self.coordinates.beside(link.coordinates, shared),
+            side_by_side(link.frequencies, self.frequencies, first, second),
+            torch.cat([link.phases, self.phases]),
+            link.factors + self.factors,
+            side_by_side(link.weights, self.weights, len(link.phases), len(self.phases)),
+        )
 
 
 def _median_distance(t: Tensor, generator: torch.Generator) -> float:
@@ -117,57 +129,50 @@ def _median_distance(t: Tensor, generator: torch.Generator) -> float:
 
 @dataclass(frozen=True)
 class AddedWeights:
-    """link: v for the variance of the outputs; score: v for the distance; float64 on the CPU. gate: what makes both
-    posteriors' variances that of the outputs, once it is chosen."""
+    """variances: v for the variance of the outputs, the link, and v for the distance, the score; float64 on the CPU.
+    gate: what makes both posteriors' variances that of the outputs, once it is chosen."""
 
     layers: FeatureLayers
-    link: FeatureVariance
-    score: FeatureVariance
+    variances: FeatureVariance
     gate: Gate = OPEN
 
     @classmethod
     def fit(cls, layers: FeatureLayers, activations: dict[str, Tensor], seed: int) -> "AddedWeights":
         """activations (N, F_l) by path, of training examples."""
 
-        def fit(paths: Sequence[str], settings: FeatureSettings, *, with_lengths: bool, stream: int) -> FeatureVariance:
-            generator = torch.Generator().manual_seed(_stream(seed, stream))
-            parts = [activations[path].double() for path in paths]
+        def fit(own: Sequence[str], settings: FeatureSettings, *, with_lengths: bool, stream: int) -> FeatureVariance:
+            paths, texture = [path for path in layers.paths if path in own], TEXTURE in own
             inputs = INPUTS in paths and activations[INPUTS].shape[1] <= MOST_INPUTS
             return FeatureVariance.fit(
-                parts,
+                [activations[path].double() for path in paths],
                 settings,
                 with_lengths=with_lengths,
-                inputs=inputs,
-                texture=TEXTURE in paths,
-                generator=generator,
+                inputs=paths.index(INPUTS) - texture if inputs else None,
+                texture=texture,
+                generator=torch.Generator().manual_seed(_stream(seed, stream)),
             )
 
         link = fit(layers.link, LINK_FEATURES, with_lengths=False, stream=1)
-        return cls(layers, link, fit(layers.score, SCORE_FEATURES, with_lengths=True, stream=2))
+        score = fit(layers.score, SCORE_FEATURES, with_lengths=True, stream=2)
+        return cls(layers, score.beside(link, len({*layers.link} & {*layers.score})))
 
-    def of(self, model: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
-        """v and the distance, (B,) each; x (B, *input_shape); the model in the precision of the fields."""
-        paths = self.layers.paths
-        found = dict(zip(paths, read_activations(model, paths, x), strict=True))
-        return self.link.of([found[path] for path in self.layers.link]), self.score.of(
-            [found[path] for path in self.layers.score]
-        )
+    def of(self, model: nn.Module, x: Tensor) -> Tensor:
+        """v and the distance, (B, 2); x (B, *input_shape); the model in the precision of the fields."""
+        return self.variances.of(read_activations(model, self.layers.paths, x))
 
     def of_all(self, model: nn.Module, inputs: Tensor, rows: int) -> tuple[Array, Array]:
         """The same in float64 from the model's own precision, (n,) each, `rows` examples at once."""
-        found, paths = [], self.layers.paths
+        found = []
         with torch.no_grad():
             for part in torch.split(inputs, rows):
-                read = [h.double().cpu() for h in read_activations(model, paths, part)]
-                at = dict(zip(paths, read, strict=True))
-                pair = [at[path] for path in self.layers.link], [at[path] for path in self.layers.score]
-                found.append((to_numpy(self.link.of(pair[0])), to_numpy(self.score.of(pair[1]))))
-        variance, distance = (np.concatenate(each) for each in zip(*found, strict=True))
+                read = [h.double().cpu() for h in read_activations(model, self.layers.paths, part)]
+                found.append(to_numpy(self.variances.of(read)))
+        variance, distance = np.concatenate(found).T
         return variance, distance
 
     def to(self, like: Tensor) -> "AddedWeights":
         """In the precision and on the device of a tensor."""
-        return AddedWeights(self.layers, self.link.to(like), self.score.to(like), self.gate)
+        return replace(self, variances=converted(self.variances, like))
 
 
 def _stream(seed: int, number: int) -> int:

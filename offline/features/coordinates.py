@@ -26,17 +26,20 @@ are fewer examples than activations, both are small for their own examples, and 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
+from torch.nn import functional
+
+from .activations import LARGEST, SMALLEST, norm
 
 DIRECTIONS = 32
 EXAMPLES_A_DIRECTION = 8
 LENGTH_WEIGHT = 0.3  # w, of activations and texture: at 1, turned images are told worse
-LEAST_LENGTH = 1e-12  # of activations, keeps their direction finite where all are zero
 LEAST_SPREAD = 1e-6  # of a column, relative to its mean: less is rounding
-MOST_COLUMN = 1e15  # deviations; their squares have a sum in float32
+MOST_COLUMN = 1e15  # of standardised inputs; their squares have a sum in float32
 RIDGE = 0.01  # r, relative to the mean eigenvalue
 # Lengths that are alike to this share, as behind a normalisation, tell nothing but rounding.
 LEAST_DEVIATION = 0.02
@@ -45,206 +48,216 @@ LEAST_REST = 1e-3  # relative to the root mean square of a z_l: less is rounding
 LEAST_SCALE = 1e-4  # s_l, of directions of length 1: less is rounding, behind many layers
 
 
+def converted(value: Any, like: Tensor) -> Any:
+    """All tensors of a dataclass in the precision and on the device of another one."""
+    if isinstance(value, Tensor):
+        return value.to(like)
+    if isinstance(value, tuple):
+        return tuple(converted(each, like) for each in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{each.name: converted(getattr(value, each.name), like) for each in fields(value)})
+    return value
+
+
+def side_by_side(one: Tensor, other: Tensor, first: int = 0, second: int = 0) -> Tensor:
+    """Two blocks of columns; the `first` rows of one and the `second` of the other come before all others."""
+    left, right = functional.pad(one, (0, other.shape[1])), functional.pad(other, (one.shape[1], 0))
+    return torch.cat([left[:first], right[:second], left[first:], right[second:]])
+
+
+class Combination(NamedTuple):
+    """A sum of values, row (n,), w, whether it counts above the mean alone, and whether by the examples between."""
+
+    row: Tensor
+    weight: float = LENGTH_WEIGHT
+    above: bool = False
+    by_between: bool = False
+
+
 @dataclass(frozen=True)
 class Standardised:
-    """w std(a), std within `MOST_DEVIATIONS`: mean and deviation of a, and w, (n,) each."""
+    """w std(a), within `MOST_DEVIATIONS`, of m combinations a of n values: matrix (n, m); offset, limits (m,)."""
 
-    mean: Tensor
-    deviation: Tensor
-    weight: Tensor
+    matrix: Tensor
+    offset: Tensor
+    least: Tensor
+    most: Tensor
 
     @classmethod
-    def of(cls, values: Tensor, weight: Sequence[float] = (1.0,)) -> "Standardised":
-        """values (N, n) of training examples: logarithms of lengths, or lengths relative to a usual one."""
-        deviation = values.std(0, correction=0).clamp(min=LEAST_DEVIATION)
-        return cls(values.mean(0), deviation, torch.tensor(weight, dtype=values.dtype))
+    def of(cls, values: Tensor, combinations: Sequence[Combination]) -> "Standardised":
+        """values (N, n) of training examples."""
+        columns = []
+        for each in combinations:
+            known = (_halves(values)[1] if each.by_between else values) @ each.row
+            mean = known.mean()
+            scale = each.weight / (known - mean).square().mean().sqrt().clamp(min=LEAST_DEVIATION)
+            most = MOST_DEVIATIONS * each.weight
+            limits = known.new_tensor([0.0 if each.above else -most, most])
+            columns.append(torch.cat([each.row * scale, torch.stack([-mean * scale, *limits])]))
+        found = torch.stack(columns, dim=1) if columns else values.new_zeros(values.shape[1] + 3, 0)
+        return cls(found[:-3], *found[-3:])
 
     def __call__(self, values: Tensor) -> Tensor:
-        """(B, n) -> (B, n)."""
-        standard = ((values - self.mean) / self.deviation).clamp(-MOST_DEVIATIONS, MOST_DEVIATIONS)
-        return self.weight * standard
+        """(B, n) -> (B, m)."""
+        return torch.addmm(self.offset, values, self.matrix).clamp(self.least, self.most)
 
-    def to(self, like: Tensor) -> "Standardised":
-        """In the precision and on the device of a tensor."""
-        return Standardised(self.mean.to(like), self.deviation.to(like), self.weight.to(like))
+    def beside(self, other: "Standardised") -> "Standardised":
+        """Of the values of both."""
+        pairs = ((getattr(self, each.name), getattr(other, each.name)) for each in fields(self))
+        return Standardised(*(torch.cat(each) if each[0].dim() == 1 else side_by_side(*each) for each in pairs))
+
+
+NOTHING = Standardised(*[torch.zeros(0)] * 4)
 
 
 @dataclass(frozen=True)
 class Columns:
-    """(h - E[h]) / sqrt(Var[h]) of each input: mean and deviation (F,); usual, (1,): the root of the mean square of a
-    row's length."""
+    """(h - E[h]) / sqrt(Var[h]) of each input, over the root of the mean square of a row's length: mean and deviation
+    (F,)."""
 
     mean: Tensor
     deviation: Tensor
-    usual: Tensor
 
     @classmethod
     def fit(cls, h: Tensor) -> "Columns":
         """h (N, F) of training examples; what is always alike keeps its unit."""
         mean, deviation = h.mean(0), h.std(0, correction=0)
-        shown = deviation > LEAST_SPREAD * mean.abs()
-        deviation = torch.where(shown, deviation, torch.ones_like(deviation))
-        usual = ((h - mean) / deviation).square().sum(1, keepdim=True).mean(0).sqrt()
-        return cls(mean, deviation, torch.where(usual > LEAST_SPREAD, usual, torch.ones_like(usual)))
+        deviation = torch.where(deviation > LEAST_SPREAD * mean.abs(), deviation, 1.0)
+        usual = ((h - mean) / deviation).square().sum(1).mean().sqrt()
+        return cls(mean, deviation * torch.where(usual > LEAST_SPREAD, usual, 1.0))
 
     def __call__(self, h: Tensor) -> Tensor:
         """(B, F) -> (B, F)."""
         return ((h - self.mean) / self.deviation).clamp(-MOST_COLUMN, MOST_COLUMN)
 
-    def direction(self, rows: Tensor) -> Tensor:
-        """Of standardised rows (B, F): h / |h| far from the mean, next to zero at it."""
-        relative = rows / self.usual
-        return relative / ((relative.square().sum(1, keepdim=True) + 1) / 2).sqrt()
-
-    def length(self, rows: Tensor) -> Tensor:
-        """Of standardised rows (B, F), relative to the usual one, (B, 1)."""
-        length: Tensor = torch.linalg.vector_norm(rows / self.usual, dim=1, keepdim=True)
-        return length
-
-    def to(self, like: Tensor) -> "Columns":
-        """In the precision and on the device of a tensor."""
-        return Columns(self.mean.to(like), self.deviation.to(like), self.usual.to(like))
-
-
-@dataclass(frozen=True)
-class Combination:
-    """max(0, std(log |V^T z|)): how unusual the values z (F,) are together; whitening: V (F, F)."""
-
-    whitening: Tensor
-    length: Standardised
-
-    @classmethod
-    def fit(cls, z: Tensor) -> "Combination":
-        """z (N, F) of training examples, of mean zero."""
-        own, between = _halves(z)
-        values, vectors = torch.linalg.eigh(own.T @ own / len(own))
-        values = values.clamp(min=0)
-        ridge = RIDGE * float(values.mean())
-        whitening = (vectors / (values + (ridge if ridge > 0 else 1.0)).sqrt()).contiguous()
-        return cls(whitening, Standardised.of(_log_lengths([between @ whitening])))
-
-    def __call__(self, z: Tensor) -> Tensor:
-        """(B, F) -> (B, 1)."""
-        return self.length(_log_lengths([z @ self.whitening])).clamp(min=0)
-
-    def to(self, like: Tensor) -> "Combination":
-        """In the precision and on the device of a tensor."""
-        return Combination(self.whitening.to(like), self.length.to(like))
-
 
 @dataclass(frozen=True)
 class Coordinates:
-    """centre, scale (F,): m and s of each activation's layer; directions U (F, q); rest: of the length outside them,
-    None where they span all; lengths: of each layer's activations, None where they do not count; columns and
-    combination: of the network's inputs, None where they are no layer, or do not count; texture: of the inputs'."""
+    """Those of one variance, or of two that share what is the same for both (`beside`).
 
-    centre: Tensor
+    widths (L): F_l; scale (L, F): s_l for the activations of layer l, else 0; centre (F,): m / s; directions: U (F', q)
+    of each variance, of the activations from `starts` on; rests: whether the length outside them counts; counted: of
+    so many layers the lengths do; columns: of the network's inputs, None where they are no layer, else layer `place`;
+    whitening: V of these; texture: whether that of the inputs comes before the layers.
+    """
+
+    widths: tuple[int, ...]
     scale: Tensor
-    directions: Tensor
-    rest: Standardised | None = None
-    lengths: Standardised | None = None
+    centre: Tensor
+    directions: tuple[Tensor, ...] = ()
+    starts: tuple[int, ...] = (0,)
+    rests: tuple[bool, ...] = (False,)
+    counted: int = 0
     columns: Columns | None = None
-    combination: Combination | None = None
-    texture: Standardised | None = None
+    place: int = 0
+    whitening: Tensor | None = None
+    texture: bool = False
+    standardised: Standardised = NOTHING
 
     @classmethod
     def fit(
-        cls,
-        parts: Sequence[Tensor],
-        *,
-        with_lengths: bool,
-        inputs: bool = False,
-        texture: bool = False,
-        generator: torch.Generator,
+        cls, parts: Sequence[Tensor], *, with_lengths: bool, inputs: int | None, texture: bool, generator: Generator
     ) -> "Coordinates":
-        """parts: the activations (N, F_l) of each layer for training examples, float64 on the CPU; inputs: the first of
+        """parts: the activations (N, F_l) of each layer for training examples, float64 on the CPU; inputs: which of
         them are the network's inputs; texture: before them comes that of the inputs."""
-        seen = Standardised.of(parts[0], [LENGTH_WEIGHT] * parts[0].shape[1]) if texture else None
-        parts = parts[1:] if texture else parts
-        columns = Columns.fit(parts[0]) if inputs else None
-        parts = _with_columns(parts, columns)
-        centres, scales, standard = [], [], []
-        for unit in _units(parts, columns):
-            centre = unit.mean(0)
-            moved = unit - centre
-            scale = float(moved.square().sum(1).mean().sqrt())
-            scale = scale if scale > LEAST_SCALE else 1.0  # all alike
-            centres.append(centre)
-            scales.append(torch.full_like(centre, scale))
-            standard.append(moved / scale)
-        weights = [1.0 if inputs and layer == 0 else LENGTH_WEIGHT for layer in range(len(parts))]
-        z = torch.cat(standard, dim=1)
-        own, between = _halves(z)
-        directions = _leading(own, generator)
-        outside = _outside(between, directions)
-        shown = float(outside.square().mean()) > LEAST_REST**2 * len(parts)
-        return cls(
-            torch.cat(centres),
-            torch.cat(scales),
-            directions,
-            Standardised.of(_log(outside)) if shown else None,
-            Standardised.of(_lengths(parts, columns), weights) if with_lengths else None,
-            columns,
-            Combination.fit(standard[0]) if inputs and with_lengths else None,
-            seen,
-        )
+        layers, place = parts[texture:], inputs or 0
+        columns = None if inputs is None else Columns.fit(layers[place])
+        widths = tuple(h.shape[1] for h in layers)
+        own = torch.eye(len(widths), dtype=parts[0].dtype).repeat_interleave(torch.tensor(widths), dim=1)
+        found = cls(widths, own, 0 * own[0], counted=len(layers) * with_lengths, columns=columns, place=place)
+        unit, _ = found.standard(layers)
+        centre = unit.mean(0)
+        spread = (own @ (unit - centre).square().mean(0)).sqrt()
+        spread = torch.where(spread > LEAST_SCALE, spread, 1.0)  # all alike
+        found = replace(found, scale=spread[:, None] * own, centre=centre / (spread @ own), texture=texture)
+        half, between = _halves(found.standard(layers)[0])
+        directions = _leading(half, generator)
+        outside = torch.addmm(between, between @ directions, directions.T, alpha=-1)
+        shown = float(outside.square().sum(1).mean()) > LEAST_REST**2 * len(layers)
+        whitening = _whitening(half[:, own[place] > 0]) if columns is not None and with_lengths else None
+        found = replace(found, directions=(directions,), rests=(shown,), whitening=whitening)
+        values = found.measured(parts)[1]
+        return replace(found, standardised=Standardised.of(values, found.combinations(values)))
+
+    def combinations(self, values: Tensor) -> list[Combination]:
+        """Of what is measured, in the order of the coordinates."""
+        unit = torch.eye(values.shape[1], dtype=values.dtype)
+        found, rows = list[Combination](), iter(unit)
+        if self.rests[0]:
+            found.append(Combination(next(rows), 1.0, by_between=True))
+        if self.whitening is not None:
+            found += [Combination(next(rows), 1.0, above=True, by_between=True), Combination(unit[-1], 1.0, above=True)]
+        found += [Combination(next(rows)) for _ in range(self.whitening is not None, self.counted)]
+        if self.texture:
+            length, change, contrast = next(rows), next(rows), next(rows)
+            found += [Combination(length), Combination(change - contrast)]
+        return found
 
     def of(self, parts: Sequence[Tensor]) -> Tensor:
-        """t (B, q + ...); parts (B, F_l), in the precision of the fields."""
-        texture, parts = (parts[:1], parts[1:]) if self.texture is not None else ((), parts)
-        parts = _with_columns(parts, self.columns)
-        z = (torch.cat(_units(parts, self.columns), dim=1) - self.centre) / self.scale
-        found = [z @ self.directions]
-        if self.rest is not None:
-            found.append(self.rest(_log(_outside(z, self.directions))))
-        if self.combination is not None:
-            found.append(self.combination(z[:, : len(self.combination.whitening)]))
-        if self.lengths is not None:
-            lengths = self.lengths(_lengths(parts, self.columns))
-            if self.columns is not None:
-                lengths = torch.cat([lengths[:, :1].clamp(min=0), lengths[:, 1:]], dim=1)
-            found.append(lengths)
-        if self.texture is not None:
-            found += [self.texture(logarithms) for logarithms in texture]
-        return torch.cat(found, dim=1)
+        """t (B, q + ...), of two variances first the q of both; parts (B, F_l), in the precision of the fields."""
+        projected, values = self.measured(parts)
+        return torch.cat([*projected, self.standardised(values)], dim=1)
 
-    def to(self, like: Tensor) -> "Coordinates":
-        """In the precision and on the device of a tensor."""
-        found = {field.name: getattr(self, field.name) for field in fields(self)}
-        return replace(self, **{name: value.to(like) for name, value in found.items() if value is not None})
+    def measured(self, parts: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:
+        """U^T z, and (B, n) the logarithms of lengths: outside U, whitened, of the layers, and of the texture; last,
+        relative, that of standardised columns."""
+        z, lengths = self.standard(parts[self.texture :])
+        start, projected, found = sum(self.widths[: self.place]), [], list[Tensor]()
+        for directions, first, rest in zip(self.directions, self.starts, self.rests, strict=True):
+            own = z[:, first : first + len(directions)]
+            projected.append(own @ directions)
+            if rest:
+                found.append(norm(torch.addmm(own, projected[-1], directions.T, alpha=-1)))
+        if self.whitening is not None:
+            found.append(norm(z[:, start : start + len(self.whitening)] @ self.whitening))
+        lengths = lengths[: self.counted]
+        relative = [lengths.pop(self.place)] if self.columns is not None and self.place < self.counted else []
+        found += [*lengths, *parts[: self.texture]]
+        logarithms = torch.cat(found, dim=1).clamp(SMALLEST, LARGEST).log() if found else z[:, :0]
+        return projected, torch.cat([logarithms, *relative], dim=1) if relative else logarithms
+
+    def standard(self, layers: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """z (B, F), and |h_l| (B, 1) of each layer."""
+        layers = list(layers)
+        if self.columns is not None:
+            layers[self.place] = self.columns(layers[self.place])
+        lengths = [norm(h) for h in layers]
+        divisors = list(lengths)
+        if self.columns is not None:
+            divisors[self.place] = ((lengths[self.place].square() + 1) / 2).sqrt()
+        scaled = torch.cat(divisors, dim=1).clamp(SMALLEST, LARGEST) @ self.scale
+        return torch.cat(layers, dim=1) / scaled - self.centre, lengths
+
+    def beside(self, link: "Coordinates", shared: int) -> "Coordinates":
+        """Both, those of a link before these: it reads the last `shared` layers too, and others after them, but no
+        lengths and no texture."""
+        before = len(self.widths) - shared
+        start = sum(self.widths[:before])
+        scale = link.scale.new_zeros(before + len(link.widths), start + len(link.centre))
+        scale[: len(self.widths), : len(self.centre)] = self.scale
+        scale[before:, start:] = link.scale
+        own = self.columns is not None
+        return replace(
+            self,
+            widths=self.widths[:before] + link.widths,
+            scale=scale,
+            centre=torch.cat([self.centre[:start], link.centre]),
+            directions=link.directions + self.directions,
+            starts=(start, 0),
+            rests=link.rests + self.rests,
+            columns=self.columns if own else link.columns,
+            place=self.place if own else before + link.place,
+            standardised=link.standardised.beside(self.standardised),
+        )
 
 
-def _with_columns(parts: Sequence[Tensor], columns: Columns | None) -> Sequence[Tensor]:
-    return parts if columns is None else [columns(parts[0]), *parts[1:]]
-
-
-def _units(parts: Sequence[Tensor], columns: Columns | None) -> list[Tensor]:
-    """The direction of each part, the first of which are standardised columns, if there are any."""
-    if columns is None:
-        return [_unit(h) for h in parts]
-    return [columns.direction(parts[0]), *(_unit(h) for h in parts[1:])]
-
-
-def _lengths(parts: Sequence[Tensor], columns: Columns | None) -> Tensor:
-    """log |h_l|, and of standardised columns their relative length, (B, L)."""
-    if columns is None:
-        return _log_lengths(parts)
-    length = columns.length(parts[0])
-    return torch.cat([length, _log_lengths(parts[1:])], dim=1) if len(parts) > 1 else length
-
-
-def _unit(h: Tensor) -> Tensor:
-    unit: Tensor = h / torch.linalg.vector_norm(h, dim=1, keepdim=True).clamp(min=LEAST_LENGTH)
-    return unit
-
-
-def _log(lengths: Tensor) -> Tensor:
-    return lengths.clamp(min=LEAST_LENGTH).log()
-
-
-def _log_lengths(parts: Sequence[Tensor]) -> Tensor:
-    """log |h_l|, (B, L)."""
-    return torch.cat([_log(torch.linalg.vector_norm(h, dim=1, keepdim=True)) for h in parts], dim=1)
+def _whitening(z: Tensor) -> Tensor:
+    """V (F, F); z (N, F) of training examples, of mean zero."""
+    values, vectors = torch.linalg.eigh(z.T @ z / len(z))
+    values = values.clamp(min=0)
+    ridge = RIDGE * float(values.mean())
+    whitening: Tensor = vectors / (values + (ridge if ridge > 0 else 1.0)).sqrt()
+    return whitening.contiguous()
 
 
 def _halves(z: Tensor) -> tuple[Tensor, Tensor]:
@@ -252,13 +265,7 @@ def _halves(z: Tensor) -> tuple[Tensor, Tensor]:
     return z[::2], z[1::2] if len(z) > 1 else z
 
 
-def _outside(z: Tensor, directions: Tensor) -> Tensor:
-    """|z - U U^T z|, (B, 1)."""
-    length: Tensor = torch.linalg.vector_norm(z - (z @ directions) @ directions.T, dim=1, keepdim=True)
-    return length
-
-
-def _leading(z: Tensor, generator: torch.Generator) -> Tensor:
+def _leading(z: Tensor, generator: Generator) -> Tensor:
     """The leading directions (F, q) of E[z z^T], by a randomised decomposition (Halko et al., 2011)."""
     count = max(1, min(DIRECTIONS, len(z) * 2 // EXAMPLES_A_DIRECTION, z.shape[1]))
     if z.shape[1] <= DIRECTIONS:

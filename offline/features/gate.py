@@ -47,18 +47,20 @@ class Gate:
         return Gate(c * self.subnetwork, c * self.added, c * self.threshold)
 
     def __call__(self, subnetwork: Tensor, added: Tensor, share: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """v_k (B, K), of it the part of the added weights over r_k^2, (B,), and v_k without the gate, (B, K);
-        v_S (B, K), v (B,), r_k^2 (K,), None where all are 1."""
-        own, other = self.subnetwork * subnetwork, self.added * added
-        whole = own + (other.unsqueeze(1) if share is None else other.unsqueeze(1) * share)
+        """v_k (B, K), of it the part of the added weights over r_k^2, (B, 1), and v_k without the gate, (B, K);
+        v_S (B, K), v (B, 1), r_k^2 (K,), None where all are 1."""
+        other = self.added * added
+        whole = self.subnetwork * subnetwork + (other if share is None else other * share)
         unusual = (whole if share is None else whole / share).mean(1, keepdim=True)
-        passed = (unusual - self.threshold).clamp(min=0) / unusual.clamp(min=self.threshold)  # exactly 0 below
-        return passed * whole, passed.squeeze(1) * other, whole
+        most = unusual.clamp(min=self.threshold)
+        passed = (most - self.threshold) / most  # exactly 0 below
+        return passed * whole, passed * other, whole
 
     def of(self, subnetwork: Array, added: Array, share: Array) -> tuple[Array, Array, Array]:
         """The same in NumPy."""
-        variance, part, whole = self(*(torch.from_numpy(np.asarray(each)) for each in (subnetwork, added, share)))
-        return to_numpy(variance), to_numpy(part), to_numpy(whole)
+        arrays = (subnetwork, np.asarray(added)[:, np.newaxis], share)
+        variance, part, whole = self(*(torch.from_numpy(np.asarray(each)) for each in arrays))
+        return to_numpy(variance), to_numpy(part.squeeze(1)), to_numpy(whole)
 
 
 OPEN = Gate(0.0, 1.0, TINY)  # v as it is

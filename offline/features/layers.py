@@ -31,8 +31,9 @@ class FeatureLayers:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """All of them, once each."""
-        return tuple(dict.fromkeys((*self.score, *self.link)))
+        """All of them, once each: first those of the score alone, last those of the link alone."""
+        every = dict.fromkeys((*self.score, *self.link))
+        return tuple(sorted(every, key=lambda path: (path in self.link) - (path in self.score)))
 
     @property
     def with_texture(self) -> bool:

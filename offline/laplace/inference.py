@@ -49,7 +49,7 @@ class Added:
         return ManifestPart(
             layers=weights.layers.link,
             distance_layers=weights.layers.score,
-            features=len(weights.link.phases),
+            features=len(weights.variances.factors[0]),
             prior_variance=weights.gate.added,
             gate=GatePart(weights.gate.subnetwork, weights.gate.threshold),
             budget=self.chosen.budget,

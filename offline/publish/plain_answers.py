@@ -85,7 +85,7 @@ class PlainAnswers:
         if self.added is None:
             return found, jacobian, np.zeros(len(mean))
         with torch.no_grad():
-            v, distance = (to_numpy(part) for part in self.added.to(outputs).of(network, inputs))
+            v, distance = to_numpy(self.added.to(outputs).of(network, inputs)).T
         variance, part, _ = self._gated(self.added, variance, v)
         found |= {"variance": variance, "added_variance": part, "feature_scores": distance[:, np.newaxis]}
         return found, jacobian, v

@@ -124,9 +124,8 @@ def likeliest_added_weights(network: nn.Module, train: Table, validation: Table,
     added = AddedWeights.fit(layers, activations(train.x), seed)
 
     def variances(x: Array) -> tuple[Array, Array]:
-        found = {path: values.double() for path, values in activations(x).items()}
-        link, score = ([found[path] for path in paths] for paths in (layers.link, layers.score))
-        return added.link.of(link).numpy(), added.score.of(score).numpy()
+        variance, distance = added.variances.of([values.double() for values in activations(x).values()]).numpy().T
+        return variance, distance
 
     mean, unit = mean_of(network, validation.x)[:, None], variances(validation.x)[0]
     first = held_out_noise(network, validation)

@@ -1,14 +1,23 @@
 """The variance of added weights is that of the slow definitions, and behaves as a distance."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from demur.offline.features.activations import INPUTS, texture
-from demur.offline.features.added_weights import AddedWeights, FeatureSettings, FeatureVariance
+from demur.offline.features.activations import INPUTS, LARGEST, LEAST_CONTRAST, SMALLEST, texture
+from demur.offline.features.added_weights import (
+    LINK_FEATURES,
+    SCORE_FEATURES,
+    AddedWeights,
+    FeatureSettings,
+    FeatureVariance,
+    _stream,
+)
+from demur.offline.features.coordinates import converted
 from demur.offline.features.layers import FeatureLayers
 from tests.reference import added_weights as reference
 from tests.reference.added_weights import added_variance, coordinates, random_features
@@ -44,51 +53,57 @@ CASES: dict[str, tuple[list[Tensor], list[Tensor]]] = {
 }
 
 
-FORMS = {
+FORMS: dict[str, dict[str, Any]] = {
     "directions": {"with_lengths": False},
     "lengths": {"with_lengths": True},
-    "inputs": {"with_lengths": True, "inputs": True},
+    "inputs": {"with_lengths": True, "inputs": 0},
     "texture": {"with_lengths": True, "texture": True},
-    "both": {"with_lengths": True, "inputs": True, "texture": True},
+    "both": {"with_lengths": True, "inputs": 0, "texture": True},
 }
 
 
 SHAPES = {"grey": (1, 6, 5), "colour": (3, 4, 4), "a line": (2, 1, 7), "series": (6, 3), "volume": (1, 3, 3, 3)}
 
 
+def size_and_roughness(lengths: Tensor) -> Tensor:
+    """The two logarithms that a texture (B, 3) is."""
+    length, change, contrast = lengths.clamp(SMALLEST, LARGEST).log().T
+    return torch.stack([length, change - contrast - np.log(LEAST_CONTRAST)], dim=1)
+
+
 @pytest.mark.parametrize("shape", [shape for name, shape in SHAPES.items() if name != "volume"], ids=str)
 def test_texture_is_that_of_the_definition(shape: tuple[int, ...]) -> None:
     x = torch.randn(4, *shape, generator=generator(), dtype=torch.float64) + 0.5
     expected = [reference.texture(example) for example in x.numpy()]
-    np.testing.assert_allclose(texture(x).numpy(), expected, rtol=1e-12)
+    np.testing.assert_allclose(size_and_roughness(texture(x)).numpy(), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_texture_tells_size_and_roughness_apart(shape: tuple[int, ...]) -> None:
     x = torch.rand(5, *shape, generator=generator(), dtype=torch.float64) + 0.1
-    (length, rough), (longer, as_rough) = texture(x).T, texture(10 * x).T
+    (length, rough), (longer, as_rough) = (size_and_roughness(texture(factor * x)).T for factor in (1, 10))
     torch.testing.assert_close(longer - length, torch.full((5,), np.log(10), dtype=torch.float64))
     torch.testing.assert_close(as_rough, rough)
-    assert float((texture(torch.full_like(x, 0.3))[:, 1] - rough).max()) < -10
+    assert float((size_and_roughness(texture(torch.full_like(x, 0.3)))[:, 1] - rough).max()) < -10
 
 
 @pytest.mark.parametrize("value", [0.0, 1e-30, 1e-10, 1.0, 1e30, 3e38])
 def test_texture_is_finite_in_float32(value: float) -> None:
     x = torch.rand(4, 2, 5, 5, generator=generator())
     for images in (value * x, torch.full_like(x, value), x + value):
-        assert bool(torch.isfinite(texture(images)).all())
+        assert bool(torch.isfinite(size_and_roughness(texture(images))).all())
 
 
 def test_a_texture_alone_makes_an_example_far_away() -> None:
     h, draw = clusters(), generator(5)
-    usual = torch.randn(len(h), 2, generator=draw, dtype=torch.float64)
+    usual = torch.randn(len(h), 3, generator=draw, dtype=torch.float64).exp()
     settings = FeatureSettings(256, 64)
     parts = [usual[:300], h[:300]]
     fitted = FeatureVariance.fit(parts, settings, with_lengths=True, texture=True, generator=generator())
     near = fitted.of([usual[300:], h[300:]])
     for axis in (0, 1):
         far = usual[300:].clone()
-        far[:, axis] += 20
+        far[:, axis] *= np.exp(20)
         assert float(fitted.of([far, h[300:]]).min()) > float(near.quantile(0.95))
 
 
@@ -98,19 +113,26 @@ def test_the_variance_is_that_of_the_definition(case: str, form: str) -> None:
     training, new = CASES[case]
     if FORMS[form].get("texture"):
         count = len(training[0])
-        training, new = [*activations((count, 2), seed=6), *training], [*activations((4, 2), seed=7), *new]
+        training, new = [*activations((count, 3), seed=6), *training], [*activations((4, 3), seed=7), *new]
     fitted = FeatureVariance.fit(training, SMALL, **FORMS[form], generator=generator())
-    arrays, directions = [h.numpy() for h in training], fitted.coordinates.directions.numpy()
-    with_rest = fitted.coordinates.rest is not None
+    (directions,), (with_rest,) = fitted.coordinates.directions, fitted.coordinates.rests
+    described = FORMS[form] | {"inputs": "inputs" in FORMS[form]}
 
-    t_of = coordinates(arrays, directions, with_rest=with_rest, **FORMS[form])
+    def arrays(parts: list[Tensor]) -> list[np.ndarray]:
+        textures = [size_and_roughness(parts[0]).numpy()] if FORMS[form].get("texture") else []
+        return [*textures, *(h.numpy() for h in parts[len(textures) :])]
+
+    t_of = coordinates(arrays(training), directions.numpy(), with_rest=with_rest, **described)
 
     def phi_of(parts: list[Tensor], n: int) -> np.ndarray:
-        return random_features(t_of([h[n].numpy() for h in parts]), fitted.frequencies.numpy(), fitted.phases.numpy())
+        t = t_of([h[n] for h in arrays(parts)])
+        return random_features(t, fitted.frequencies.numpy(), fitted.phases.numpy())
 
     known = [phi_of(training, n) for n in range(len(training[0]))]
     expected = [added_variance(phi_of(new, n), known, SMALL.precision, SMALL.kept) for n in range(len(new[0]))]
-    np.testing.assert_allclose(fitted.of(new).numpy(), expected, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(fitted.of(new).squeeze(1).numpy(), expected, rtol=1e-6, atol=1e-9)
+    phi = np.sqrt(2 / SMALL.features) * fitted.cosines(new).numpy()
+    np.testing.assert_allclose(phi, [phi_of(new, n) for n in range(len(new[0]))], rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("form", ["directions", "lengths"])
@@ -118,7 +140,7 @@ def test_rounding_is_no_distance(form: str) -> None:
     """Behind units that no input activates, examples are alike: served in float32, they must not be far apart."""
     training, new = (1 + 1e-7 * h for h in activations((30, 5), (4, 5)))
     fitted = FeatureVariance.fit([training], SMALL, **FORMS[form], generator=generator())
-    served = fitted.to(torch.zeros(())).of([new.float()])
+    served = converted(fitted, torch.zeros(())).of([new.float()])
     np.testing.assert_allclose(served.numpy(), fitted.of([new]).numpy(), atol=1e-5)
 
 
@@ -135,7 +157,7 @@ def test_the_length_scale_is_in_units_of_the_median_distance() -> None:
 def test_directions_are_orthonormal(case: str) -> None:
     training, _ = CASES[case]
     fitted = FeatureVariance.fit(training, SMALL, with_lengths=False, generator=generator())
-    u = fitted.coordinates.directions
+    (u,) = fitted.coordinates.directions
     torch.testing.assert_close(u.T @ u, torch.eye(u.shape[1], dtype=u.dtype))
 
 
@@ -176,7 +198,7 @@ def table(count: int = 600) -> Tensor:
 
 
 def of_inputs(rows: Tensor) -> FeatureVariance:
-    return FeatureVariance.fit([rows], FeatureSettings(256, 64), with_lengths=True, inputs=True, generator=generator())
+    return FeatureVariance.fit([rows], FeatureSettings(256, 64), with_lengths=True, inputs=0, generator=generator())
 
 
 def test_columns_that_do_not_belong_together_are_far_away() -> None:
@@ -193,7 +215,7 @@ def test_rows_next_to_the_mean_are_usual(columns: int) -> None:
     """They have hardly a direction, and a length whose logarithm no other row has."""
     rows = 5 + 2 * torch.randn(3000, columns, generator=generator(9), dtype=torch.float64)
     fitted, new = of_inputs(rows[:1000]), rows[1000:]
-    found, length = fitted.of([new]), torch.linalg.vector_norm(new - 5, dim=1)
+    found, length = fitted.of([new]).squeeze(1), torch.linalg.vector_norm(new - 5, dim=1)
     usual = fitted.of([rows[:1000]]).quantile(0.95)
     inner, outer = length < length.quantile(0.02), length > length.quantile(0.98)
     assert float((found[inner] > usual).double().mean()) < 0.1
@@ -207,15 +229,26 @@ def test_the_unit_of_a_column_changes_nothing() -> None:
     torch.testing.assert_close(of_inputs(units * rows[:500]).of([units * new]), of_inputs(rows[:500]).of([new]))
 
 
-@pytest.mark.parametrize("inputs", [False, True], ids=["activations", "inputs"])
+@pytest.mark.parametrize("inputs", [None, 0], ids=["activations", "inputs"])
 @pytest.mark.parametrize("factor", [1e-30, 1e-10, 1.0, 1e10, 1e25, 1e38])
-def test_finite_in_float32_whatever_the_activations(factor: float, inputs: bool) -> None:
+def test_finite_in_float32_whatever_the_activations(factor: float, inputs: int | None) -> None:
     h, settings = clusters(), FeatureSettings(64, 16)
     fitted = FeatureVariance.fit([h[:300]], settings, with_lengths=True, inputs=inputs, generator=generator())
-    served = fitted.to(torch.zeros((), dtype=torch.float32))
+    served = converted(fitted, torch.zeros(()))
     found = served.of([(factor * h[300:]).float()])
     assert bool(torch.isfinite(found).all())
     assert bool((found >= 0).all())
+
+
+@pytest.mark.parametrize("factor", [1e-30, 1e-10, 1e10, 1e25, 1e38])
+def test_one_layer_that_is_far_off_leaves_the_others_alone(factor: float) -> None:
+    """All lengths are divided by at once: one that float32 cannot hold must not reach the other layers."""
+    h, settings = clusters(), FeatureSettings(64, 16)
+    fitted = FeatureVariance.fit([h[:300], h[:300]], settings, with_lengths=False, generator=generator())
+    served, new = converted(fitted, torch.zeros(())), h[300:].float()
+    z, _ = served.coordinates.standard([factor * new, new])
+    assert bool(torch.isfinite(served.of([factor * new, new])).all())
+    torch.testing.assert_close(z[:, 4:], served.coordinates.standard([new, new])[0][:, 4:])
 
 
 def network() -> nn.Sequential:
@@ -240,7 +273,7 @@ def test_the_same_from_the_network_in_one_batch_or_several_and_in_either_precisi
     with torch.no_grad():
         exact = fitted.of(model.double(), x.double())
         single = fitted.to(x).of(model.float(), x)
-    for found, precise, rounded in zip((variance, distance), exact, single, strict=True):
+    for found, precise, rounded in zip((variance, distance), exact.T, single.T, strict=True):
         np.testing.assert_allclose(found, precise, rtol=1e-3, atol=1e-6)  # activations in float32
         np.testing.assert_allclose(rounded, precise, rtol=1e-3, atol=1e-5)
 
@@ -249,9 +282,9 @@ def test_of_a_linear_model_the_variance_of_the_outputs_knows_single_columns() ->
     """Rows next to the mean have no direction: without it, one of zeros alone would be far from all others."""
     x = torch.randn(300, 2, generator=generator())
     fitted = AddedWeights.fit(FeatureLayers((INPUTS,), (INPUTS,)), {INPUTS: x}, seed=0)
-    assert fitted.link.coordinates.columns is not None
+    assert fitted.variances.coordinates.columns is not None
     rows = torch.tensor([[0.0, 0.0], [1e-3, 0.0], [0.0, -1e-3], [3e3, 0.0]], dtype=torch.float64)
-    middle, *beside, far = fitted.link.of([rows]).tolist()
+    middle, *beside, far = fitted.variances.of([rows])[:, 0].tolist()
     assert beside == pytest.approx([middle, middle], rel=1e-2)
     assert middle < 0.1 * far
 
@@ -261,3 +294,39 @@ def test_the_seed_decides() -> None:
     first, again = (fitted_to(model, x).of_all(model, x, rows=60) for _ in range(2))
     np.testing.assert_array_equal(first[0], again[0])
     np.testing.assert_array_equal(first[1], again[1])
+
+
+# What the link and the score read: the order of the layers, and where the network's inputs are, differ.
+READ = {
+    "the link reads the last": (("4",), (INPUTS, "2", "4")),
+    "both the same": (("2", "4"), ("2", "4")),
+    "the link another one": (("2", "4"), (INPUTS, "4")),
+    "both the inputs": ((INPUTS,), (INPUTS, "2")),
+    "the link alone the inputs": ((INPUTS,), ("2",)),
+    "nothing in common": (("4",), ("2",)),
+}
+
+
+@pytest.mark.parametrize("case", READ)
+def test_both_variances_are_those_of_each_alone(case: str) -> None:
+    """Computed side by side, they share what is the same for both."""
+    model, x = network().double(), torch.randn(60, 3, generator=generator(), dtype=torch.float64)
+    layers = FeatureLayers(*READ[case])
+    read = {INPUTS: x, "2": model[:2](x).detach(), "4": model[:4](x).detach()}
+    both = AddedWeights.fit(layers, read, seed=0)
+    new = 3 * torch.randn(20, 3, generator=generator(2), dtype=torch.float64)
+    parts = {INPUTS: new, "2": model[:2](new).detach(), "4": model[:4](new).detach()}
+    with torch.no_grad():
+        found = both.of(model, new)
+    for column, (own, settings, lengths) in enumerate(
+        [(layers.link, LINK_FEATURES, False), (layers.score, SCORE_FEATURES, True)]
+    ):
+        paths = [path for path in layers.paths if path in own]
+        alone = FeatureVariance.fit(
+            [read[path] for path in paths],
+            settings,
+            with_lengths=lengths,
+            inputs=paths.index(INPUTS) if INPUTS in paths else None,
+            generator=torch.Generator().manual_seed(_stream(0, column + 1)),
+        )
+        torch.testing.assert_close(found[:, [column]], alone.of([parts[path] for path in paths]), atol=1e-10, rtol=0)

@@ -80,5 +80,5 @@ def test_there_is_no_step_in_float32() -> None:
     fitted = Gate.fit(variances(200)[0].mean(1), variances(200)[1])
     end = torch.tensor([[fitted.threshold / fitted.subnetwork]] * 5).float()
     own = end * torch.tensor([[1 - 1e-3], [1 - 1e-6], [1.0], [1 + 1e-6], [1 + 1e-3]])
-    variance = fitted(own, torch.zeros(5), None)[0].flatten() / fitted.threshold
+    variance = fitted(own, torch.zeros(5, 1), None)[0].flatten() / fitted.threshold
     assert variance.tolist() == pytest.approx([0, 0, 0, 1e-6, 1e-3], abs=3e-7)
