@@ -3,6 +3,7 @@
 Slow and obvious on purpose. It shares no code with the packages it checks.
 """
 
+from tests.reference.input_noise import input_noise
 from tests.reference.posterior import (
     binary_probabilities,
     curvature_left_out,
@@ -56,6 +57,7 @@ __all__ = [
     "exact_model",
     "full_jacobian",
     "greedy",
+    "input_noise",
     "label_log_likelihood",
     "label_probabilities",
     "largest_surprise",

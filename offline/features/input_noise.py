@@ -1,0 +1,143 @@
+"""Noise that depends on the input: of a regression, the logarithm of the noise is linear in what the network sees,
+
+    sigma_k(x) = sigma r_k s_k(x),   log s_k^2(x) = w_k^T psi(x) + u_k f_k(x) + b_k,
+
+psi the random features of the distance in the eigenvectors that are kept (`FeatureVariance.with_projections`), f_k the
+prediction. Columns that the mean ignores may tell the noise, and hidden activations do not show them; and of prices,
+the noise grows with the prediction. With residuals e = (y_k - f_k) / (sigma r_k) of held-out examples and an intercept,
+
+    min_w  sum_n (log s_k^2(x_n) + e_n^2 / s_k^2(x_n)) / 2 + ridge / 2 |w_k|^2,
+
+the Gaussian likelihood of a log-linear variance (Harvey, 1976), which is convex; u_k is among the w_k, of f_k
+standardised and times `SLOPE`. The ridge is the largest under which examples that five-fold cross-validation leaves out
+are as likely as under the best, but for a paired standard error. b_k makes the mean of e^2 / s_k^2 one over these
+examples, since s fits its own better than others. Far from all of them, s ends at its smallest and its largest value
+there: the width of foreign inputs is the posteriors' to give.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..runtime.arrays import Array, to_numpy
+
+FOLDS = 5
+ERRORS = 1.64  # standard errors that a gain must be: chance makes one of twenty as large
+LEAST_EXAMPLES = 50  # fewer have told noise by chance
+RIDGES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # ascending
+SLOPE = 0.3  # of a prediction one deviation from the mean, beside |psi| <= sqrt(2)
+MOST_OUTPUTS = 64  # each has a fit of its own
+STEPS, HALVINGS = 50, 30
+TINY = 1e-9  # of e^2: where most residuals are zero, nothing overflows
+CONVERGED = 1e-9  # nats an example
+
+
+@dataclass(frozen=True)
+class InputNoise:
+    """s: weights w / 2 (m, K), slopes u / 2 and offset b / 2 (K,); log s from low to high (K,). gain, error: of the
+    log-likelihood of an example left out, mean and standard error, in nats."""
+
+    weights: Tensor
+    slopes: Tensor
+    offset: Tensor
+    low: Tensor
+    high: Tensor
+    gain: float
+    error: float
+
+    def __call__(self, psi: Tensor, mean: Tensor) -> Tensor:
+        """s (B, K); psi (B, m), mean (B, K), in the precision of the fields."""
+        logarithm = psi @ self.weights + (mean * self.slopes + self.offset)
+        return torch.minimum(torch.maximum(logarithm, self.low), self.high).exp()
+
+    def of(self, psi: Array, mean: Array) -> Array:
+        """The same in NumPy, float64."""
+        return to_numpy(self(torch.from_numpy(psi), torch.from_numpy(mean)))
+
+    def to(self, like: Tensor) -> "InputNoise":
+        """In the precision and on the device of a tensor."""
+        weights, slopes, offset = (tensor.to(like) for tensor in (self.weights, self.slopes, self.offset))
+        return InputNoise(weights, slopes, offset, self.low.to(like), self.high.to(like), self.gain, self.error)
+
+    @classmethod
+    def fit(cls, psi: Array, mean: Array, squares: Array, seed: int) -> "tuple[InputNoise, Array] | None":
+        """Of n held-out examples, and s (n, K) of each by the examples of the other folds; None where the gain may be
+        chance, or the examples are few.
+
+        psi (n, m), mean (n, K), squares e^2 (n, K), whose means are one; float64.
+        """
+        count, outputs = squares.shape
+        known = np.isfinite(psi).all() and np.isfinite(squares).all()
+        if count < LEAST_EXAMPLES or outputs > MOST_OUTPUTS or not known:
+            return None
+        squares = np.maximum(squares, TINY)
+        fold = np.random.default_rng(seed).permutation(count) % FOLDS
+        centre, spread = mean.mean(axis=0), mean.std(axis=0)
+        factor = SLOPE / np.where(spread > 0, spread, 1.0)
+        designs = [
+            np.column_stack([psi - psi.mean(axis=0), factor[k] * (mean[:, k] - centre[k]), np.ones(count)])
+            for k in range(outputs)
+        ]
+        left_out = [_left_out(x, y, fold) for x, y in zip(designs, squares.T, strict=True)]
+        tried, one = (np.stack(each, axis=-1) for each in zip(*left_out, strict=True))
+        gains = (_log_likelihoods(tried, squares) - _log_likelihoods(one, squares)).sum(axis=-1)
+        behind = gains[gains.mean(axis=1).argmax()] - gains
+        chosen = int(np.flatnonzero(behind.mean(axis=1) <= behind.std(axis=1) / math.sqrt(count))[-1])
+        gain, error = float(gains[chosen].mean()), float(gains[chosen].std() / math.sqrt(count))
+        if not gain > ERRORS * error:
+            return None
+        excess = np.log((squares * np.exp(-tried[chosen])).mean(axis=0))
+        fitted = np.stack([_fit(x, y, RIDGES[chosen]) for x, y in zip(designs, squares.T, strict=True)], axis=1)
+        inside = np.stack([x @ w for x, w in zip(designs, fitted.T, strict=True)], axis=1) + excess
+        w, u = fitted[:-2], fitted[-2] * factor
+        b = fitted[-1] + excess - psi.mean(axis=0) @ w - u * centre
+        weights, slopes, offset = (torch.from_numpy(part / 2) for part in (w, u, b))
+        low, high = (torch.from_numpy(end(inside, axis=0) / 2) for end in (np.min, np.max))
+        return cls(weights, slopes, offset, low, high, gain, error), np.exp((tried[chosen] + excess) / 2)
+
+
+def _left_out(design: Array, squares: Array, fold: Array) -> tuple[Array, Array]:
+    """log s^2 of each example by those of the other folds: for each ridge (I, n), and with one s for all (n,)."""
+    tried, one = np.zeros((len(RIDGES), len(squares))), np.zeros(len(squares))
+    for number in range(FOLDS):
+        own, others = fold == number, fold != number
+        one[own] = np.log(squares[others].mean())
+        start = None
+        for i in reversed(range(len(RIDGES))):
+            start = _fit(design[others], squares[others], RIDGES[i], start)
+            inside = design[others] @ start
+            tried[i, own] = np.clip(design[own] @ start, inside.min(), inside.max())
+    return tried, one
+
+
+def _log_likelihoods(logarithm: Array, squares: Array) -> Array:
+    """Of e^2 under log s^2, without constants."""
+    found: Array = -(logarithm + squares * np.exp(-logarithm)) / 2
+    return found
+
+
+def _fit(design: Array, squares: Array, ridge: float, start: Array | None = None) -> Array:
+    """w (m + 2,) by Newton's method with halved steps; design (n, m + 2), whose last column has no ridge."""
+    penalty = np.full(design.shape[1], ridge)
+    penalty[-1] = 0.0
+    w = np.zeros(design.shape[1]) if start is None else start
+
+    def loss(w: Array) -> float:
+        with np.errstate(over="ignore", invalid="ignore"):  # a step too long is halved
+            return float((penalty * w * w).sum() / 2 - _log_likelihoods(design @ w, squares).sum())
+
+    known = loss(w)
+    for _ in range(STEPS):
+        ratio = squares * np.exp(-(design @ w))
+        gradient = design.T @ (1 - ratio) / 2 + penalty * w
+        step = np.linalg.solve((design.T * ratio) @ design / 2 + np.diag(penalty), gradient)
+        lengths = 0.5 ** np.arange(HALVINGS)
+        length = next((t for t in lengths if loss(w - t * step) <= known), 0.0)
+        w = w - length * step
+        before, known = known, loss(w)
+        if before - known <= CONVERGED * len(squares):
+            break
+    return w

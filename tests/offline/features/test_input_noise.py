@@ -1,0 +1,128 @@
+"""Noise that depends on the input: against the definition, and what must hold for all residuals."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from demur.offline.features.input_noise import LEAST_EXAMPLES, MOST_OUTPUTS, InputNoise
+from tests import reference
+from tests.reference.input_noise import Array
+
+
+@dataclass
+class Case:
+    """How log s^2 grows with the first feature and with the prediction; heavy: t-distributed residuals."""
+
+    count: int
+    outputs: int = 1
+    by_feature: float = 0.0
+    by_mean: float = 0.0
+    heavy: bool = False
+    unit: float = 1.0
+
+
+CASES = {
+    "by a feature": Case(60, by_feature=2.0),
+    "by the prediction": Case(60, by_mean=1.5),
+    "two outputs": Case(60, outputs=2, by_feature=2.0, by_mean=0.5),
+    "heavy tails": Case(60, by_feature=2.0, heavy=True),
+    "predictions far from zero": Case(60, by_mean=1.5, unit=1e4),
+    "the same for all": Case(60),
+    "too few": Case(LEAST_EXAMPLES - 1, by_feature=4.0),
+}
+
+
+def drawn(case: Case, seed: int = 0) -> tuple[Array, Array, Array]:
+    """psi (n, 3), mean and squares (n, K)."""
+    rng = np.random.default_rng(seed)
+    psi, mean = rng.uniform(-1, 1, (case.count, 3)), rng.normal(size=(case.count, case.outputs))
+    s = np.exp((case.by_feature * psi[:, :1] + case.by_mean * mean) / 2)
+    squares = np.square(s * (rng.standard_t(3, mean.shape) if case.heavy else rng.normal(size=mean.shape)))
+    return psi, case.unit * (mean + 5), squares / squares.mean(axis=0)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_equals_the_definition(name: str) -> None:
+    psi, mean, squares = drawn(CASES[name])
+    expected, found = reference.input_noise(psi, mean, squares, 3), InputNoise.fit(psi, mean, squares, 3)
+    if expected is None:
+        assert found is None
+        return
+    assert found is not None
+    noise, left_out = found
+    assert (noise.gain, noise.error) == pytest.approx((expected.gain, expected.error), rel=1e-4, abs=1e-6)
+    np.testing.assert_allclose(left_out, expected.left_out, rtol=1e-3)
+    others = drawn(CASES[name], seed=1)
+    for p, f in zip(3 * others[0][:20], others[1][:20], strict=True):
+        np.testing.assert_allclose(noise.of(p[np.newaxis], f[np.newaxis])[0], expected.scale(p, f), rtol=1e-3)
+
+
+def test_finds_the_noise_that_the_data_have() -> None:
+    case = Case(4000, by_feature=2.0, by_mean=1.0)
+    psi, mean, squares = drawn(case)
+    found = InputNoise.fit(psi, mean, squares, 0)
+    assert found is not None
+    s = np.exp((2.0 * psi[:, :1] + mean - 5) / 2)
+    ratio = found[0].of(psi, mean) / s
+    assert np.log(ratio).std() < 0.06
+    np.testing.assert_allclose((squares / np.square(found[1])).mean(axis=0), 1)
+
+
+def test_one_noise_for_all_is_seldom_taken_for_another() -> None:
+    taken = [InputNoise.fit(*drawn(Case(120), seed), seed) for seed in range(20)]
+    gains = [found[0].gain for found in taken if found is not None]
+    assert len(gains) <= 5
+    assert max(gains, default=0.0) < 0.05
+
+
+def test_too_many_outputs_or_numbers_that_are_not_finite_have_one_noise() -> None:
+    psi, mean, squares = drawn(Case(60, by_feature=4.0))
+    assert InputNoise.fit(psi, mean, squares, 0) is not None
+    many = MOST_OUTPUTS + 1
+    assert InputNoise.fit(psi, np.repeat(mean, many, 1), np.repeat(squares, many, 1), 0) is None
+    psi[3, 1] = np.inf
+    assert InputNoise.fit(psi, mean, squares, 0) is None
+
+
+def test_an_output_that_is_exact_but_once_divides_by_nothing() -> None:
+    psi, mean, squares = drawn(Case(60))
+    squares[:] = 0
+    squares[7] = 60
+    found = InputNoise.fit(psi, mean, squares, 0)
+    assert found is None or np.isfinite(found[0].of(psi, mean)).all()
+
+
+@given(seed=st.integers(0, 20), far=st.floats(-1e6, 1e6), constant=st.booleans())
+def test_every_input_has_a_noise_within_those_of_the_examples(seed: int, far: float, constant: bool) -> None:
+    psi, mean, squares = drawn(Case(60, outputs=2, by_feature=4.0, by_mean=1.0), seed)
+    if constant:
+        mean[:] = 7.0
+    found = InputNoise.fit(psi, mean, squares, seed)
+    if found is None:
+        return
+    noise, inside = found[0], found[0].of(psi, mean)
+    scale = noise.of(np.full((1, 3), far), far * np.array([[1.0, -1.0]]))
+    assert (scale >= inside.min(axis=0) * (1 - 1e-12)).all()
+    assert (scale <= inside.max(axis=0) * (1 + 1e-12)).all()
+
+
+@given(seed=st.integers(0, 20), unit=st.sampled_from([1e-6, 1e-2, 1e6]), shift=st.floats(-10, 10))
+def test_the_unit_and_the_zero_of_an_output_change_nothing(seed: int, unit: float, shift: float) -> None:
+    psi, mean, squares = drawn(Case(60, by_feature=4.0, by_mean=1.0), seed)
+    first, other = (InputNoise.fit(psi, values, squares, seed) for values in (mean, unit * (mean + shift)))
+    assert (first is None) == (other is None)
+    if first is not None and other is not None:
+        np.testing.assert_allclose(other[0].of(psi, unit * (mean + shift)), first[0].of(psi, mean), rtol=1e-5)
+
+
+def test_the_same_in_float32() -> None:
+    psi, mean, squares = drawn(Case(60, by_feature=4.0))
+    found = InputNoise.fit(psi, mean, squares, 0)
+    assert found is not None
+    single = found[0].to(torch.zeros(()))(torch.tensor(psi).float(), torch.tensor(mean).float())
+    assert single.dtype == torch.float32
+    np.testing.assert_allclose(single, found[0].of(psi, mean), rtol=1e-5)
