@@ -198,7 +198,10 @@ class RegressionPrediction(Example):
     std: Annotated[list[float] | None, Field(description="sqrt(variance + noise_std^2)")]
     interval: Interval | None
     variance: Annotated[list[float] | None, Field(description="Of the mean, under the posterior.")]
-    noise_std: Annotated[list[float] | None, Field(description="With `detail=full`.")] = None
+    noise_std: Annotated[
+        list[float] | None,
+        Field(description="With `detail=full`; null in a degraded answer where the noise depends on the input."),
+    ] = None
     variance_parts: Annotated[
         ValueVarianceParts | None,
         Field(description="With `detail=full`: what the variances are the sum of; null without added weights."),

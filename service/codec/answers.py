@@ -254,8 +254,12 @@ class _Columns:
     def std(self) -> Sequence[Any]:
         return self.usual_or_unknown("std")
 
-    def noise_std(self) -> list[Any]:
-        return [self.numbers(np.array(self.manifest.noises))] * len(self.unknown)
+    def noise_std(self) -> Sequence[Any]:
+        noises = np.array(self.manifest.noises)
+        if self.manifest.input_noise is None:
+            return [self.numbers(noises)] * len(self.unknown)
+        scale = None if self.whole is None else self.whole.noise_scale
+        return self.unknown if scale is None else self.numbers(noises * scale)
 
     def value_variance_parts(self) -> Sequence[Any]:
         if self.whole is None or self.whole.added_variance is None:

@@ -13,6 +13,7 @@ from .manifest_parts import (
     Calibration,
     FileEntry,
     Graph,
+    InputNoise,
     Posterior,
     Prior,
     RejectedShare,
@@ -102,6 +103,11 @@ class Manifest(Part):
         return sigma if sigma is None or isinstance(sigma, tuple) else (sigma,) * self.outputs
 
     @property
+    def input_noise(self) -> InputNoise | None:
+        """How the noise depends on the input; None where it does not."""
+        return None if self.added_weights is None else self.added_weights.noise
+
+    @property
     def labels(self) -> tuple[str, ...]:
         """The names of the outputs: of classes, labels or values; "0", "1", ... where the bundle has none."""
         return self.class_names or tuple(map(str, range(self.outputs)))
@@ -128,6 +134,8 @@ class Manifest(Part):
     def _check_link(self) -> None:
         shared = self.task == "classification" and self.added_weights is not None
         check_fields("", self, ("link", shared == (self.link == "probit-shared"), "'probit-shared' with added weights"))
+        sound = self.input_noise is None or self.task == "regression"
+        check_fields("added_weights", self.added_weights, ("noise", sound, "null, but of a regression"))
 
     @property
     def feature_scores(self) -> tuple[FeatureScoreName, ...]:

@@ -20,8 +20,8 @@ LARGEST_FLOAT, LARGEST_INT = 1e300, 2**63
 def to_json(manifest: Manifest) -> dict[str, Any]:
     """The manifest as plain data."""
     document = dataclasses.asdict(manifest)
-    image, added = document["input"]["image"], document["added_weights"]
-    parts = (manifest.input, document["input"]), (manifest.input.image, image), (manifest.added_weights, added)
+    parts = [(manifest.input.image, document["input"]["image"])]
+    parts += [(getattr(manifest, name), document[name]) for name in ("input", "added_weights", "verification")]
     for part, data in parts:
         for name in () if part is None else type(part).left_out:
             if data[name] is None:

@@ -106,6 +106,18 @@ class Gate(Part):
 
 
 @dataclass(frozen=True)
+class InputNoise(Part):
+    """Noise of a regression that depends on the input: the graph gives `noise_scale`, by which `sigma_noise` is
+    multiplied, between `least` and `most`. `gain`: in log-likelihood of a held-out example that was left out of the
+    fit, in nats, and `gain_error` its standard error."""
+
+    least: Positive
+    most: Positive
+    gain: Positive
+    gain_error: Annotated[float, Field(ge=0)]
+
+
+@dataclass(frozen=True)
 class AddedWeights(Part):
     """The posterior over weights that the network did not have, the last of which are zero: their variance is part of
     each output's.
@@ -115,10 +127,11 @@ class AddedWeights(Part):
     `prior_variance`: that of an output far from all training examples. `gate`: what inputs that are no more unusual
     than most held-out ones are spared by; bundles of before have none. `cost`: the held-out log-likelihood of an
     example, in nats, that the uncertainty takes from the best without any, and `cost_error` its standard error;
-    `budget`: what both together may be. `explanation`: the choice in one sentence.
+    `budget`: what both together may be. `explanation`: the choice in one sentence. `noise`: null where it is the same
+    for every input.
     """
 
-    left_out: ClassVar[frozenset[str]] = frozenset({"gate"})
+    left_out: ClassVar[frozenset[str]] = frozenset({"gate", "noise"})
 
     layers: Annotated[tuple[str, ...], Field(min_length=1)]
     distance_layers: Annotated[tuple[str, ...], Field(min_length=1)]
@@ -129,6 +142,7 @@ class AddedWeights(Part):
     cost_error: Annotated[float, Field(ge=0)]
     explanation: str
     gate: Gate | None = None
+    noise: InputNoise | None = None
 
 
 @dataclass(frozen=True)
@@ -243,8 +257,10 @@ class RejectedShare(Part):
 class Verification(Part):
     """Largest relative errors of the serving code against torch in float64, on `examples` inputs.
 
-    The last two are null where there are no added weights.
+    The last two are null where there are no added weights, and so is `noise_scale_error` where the graph gives none.
     """
+
+    left_out: ClassVar[frozenset[str]] = frozenset({"noise_scale_error"})
 
     examples: int
     tolerance: float
@@ -252,12 +268,14 @@ class Verification(Part):
     variance_error: float
     added_variance_error: float | None = None
     feature_scores_error: float | None = None
+    noise_scale_error: float | None = None
 
     @property
     def errors(self) -> dict[str, float]:
         """Those that were measured, by name."""
         found: dict[str, float | None] = {"mean": self.mean_error, "variance": self.variance_error}
         found |= {"added variance": self.added_variance_error, "feature scores": self.feature_scores_error}
+        found["noise scale"] = self.noise_scale_error
         return {name: error for name, error in found.items() if error is not None}
 
 

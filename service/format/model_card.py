@@ -94,7 +94,8 @@ def _figures(manifest: Manifest) -> str:
     if not rows:
         return ""
     examples = f"On {manifest.calibration.examples:,} held-out examples:"
-    return f"## Figures\n\n{examples}\n\n{_table(('', *steps.values()), rows)}"
+    noise = "" if manifest.input_noise is None else "\n\nThe noise, and with it the intervals, depend on the input."
+    return f"## Figures\n\n{examples}\n\n{_table(('', *steps.values()), rows)}{noise}"
 
 
 def _rejection(manifest: Manifest) -> str:

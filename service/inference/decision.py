@@ -65,7 +65,8 @@ class Decision:
         What is not finite is rejected. out_of_range (B,) bool, as in `Prediction`.
         """
         found = self.predictive.values(outputs)
-        finite = finite_rows(outputs.mean, outputs.variance) & np.isfinite(found["score"])
+        usable = found.get("std", outputs.variance)
+        finite = finite_rows(outputs.mean, usable) & np.isfinite(found["score"])
         found["score"] = found["score"] if finite.all() else np.where(finite, found["score"], np.inf)
         p_value, rejected = self._decided(found["score"], found.get("probabilities"))
         # Reject what is not finite even where the threshold is infinite.

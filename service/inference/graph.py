@@ -64,12 +64,14 @@ def share_memory() -> None:
 @dataclass(frozen=True)
 class GraphOutputs:
     """What the graph gives: mean and variance (B, K) float32, the feature scores (B,) float32, by name, and the part
-    `added` (B,) of each variance that is that of added weights; None without any."""
+    `added` (B,) of each variance that is that of added weights, None without any; noise_scale (B, K) float32: where the
+    noise depends on the input, else None."""
 
     mean: Array
     variance: Array
     features: Mapping[str, Array] = field(default_factory=dict)
     added: Array | None = None
+    noise_scale: Array | None = None
 
     @classmethod
     def concatenate(cls, parts: Sequence["GraphOutputs"]) -> "GraphOutputs":
@@ -77,7 +79,8 @@ class GraphOutputs:
         features = {name: np.concatenate([part.features[name] for part in parts]) for name in parts[0].features}
         mean, variance = (np.concatenate(each) for each in zip(*((p.mean, p.variance) for p in parts), strict=True))
         added = [part.added for part in parts if part.added is not None]
-        return cls(mean, variance, features, np.concatenate(added) if added else None)
+        scale = [part.noise_scale for part in parts if part.noise_scale is not None]
+        return cls(mean, variance, features, *(np.concatenate(each) if each else None for each in (added, scale)))
 
 
 class Graph:
@@ -118,7 +121,8 @@ class Graph:
         found = dict(zip(names, self._network.run(names, inputs), strict=True))
         columns = found.get("feature_scores")
         features = {} if columns is None else dict(zip(self._features, columns.T, strict=True))
-        return GraphOutputs(found["mean"], found["variance"], features, found.get("added_variance"))
+        extra = found.get("added_variance"), found.get("noise_scale")
+        return GraphOutputs(found["mean"], found["variance"], features, *extra)
 
     def mean(self, inputs: Array) -> Array:
         """The outputs of the plain network alone: inputs (B, *input_shape) -> (B, K), float32; one forward pass.
@@ -244,6 +248,7 @@ def _shapes(manifest: Manifest) -> dict[str, tuple[int, ...]]:
     """The shape of each result for one example."""
     k, names = manifest.outputs, manifest.feature_scores
     added: dict[str, tuple[int, ...]] = {} if manifest.added_weights is None else {"added_variance": ()}
+    added |= {} if manifest.input_noise is None else {"noise_scale": (k,)}
     return {"mean": (k,), "variance": (k,), **added, **({"feature_scores": (len(names),)} if names else {})}
 
 

@@ -46,8 +46,9 @@ class Prediction:
     decision. Classification only: probabilities and map_probabilities (B, K), entropies total, aleatoric and
     epistemic (B,) in nats. The same where an example has several labels (`multilabel`): the probabilities are those of
     having each label, and the entropies are summed over the labels. Regression only: std (B, K), sqrt(variance +
-    sigma_noise^2), of each output its own. out_of_range (B,) bool, where the bundle says what inputs to expect: whether
-    the example holds values far outside.
+    sigma_noise^2), of each output its own; noise_scale (B, K) float32, by which sigma_noise is multiplied there, where
+    the noise depends on the input. out_of_range (B,) bool, where the bundle says what inputs to expect: whether the
+    example holds values far outside.
     leading (B,) int, with a score made of several: the place of the component that it is.
     added_variance (B,), where the bundle has added weights: the part of each output's variance that is theirs; of a
     regression, divided by r_k^2 (`demur.service.maths.predictive.noise_ratios`). names (K): of the classes, labels or
@@ -68,6 +69,7 @@ class Prediction:
     out_of_range: Array | None = None
     leading: Array | None = None
     added_variance: Array | None = None
+    noise_scale: Array | None = None
     names: tuple[str, ...] | None = None
     multilabel: bool = False
 
@@ -141,7 +143,7 @@ class Prediction:
 
         The score tells too: activations that are not finite may make a feature score of them, and finite outputs.
         """
-        return finite_rows(self.mean, self.variance) & np.isfinite(self.score)
+        return finite_rows(self.mean, self.variance if self.std is None else self.std) & np.isfinite(self.score)
 
 
 @dataclass(frozen=True)
@@ -256,7 +258,9 @@ class Predictive:
             if self.score == EPISTEMIC_STD:
                 singles = {EPISTEMIC_STD.name: epistemic_std(variance, self.noises)}
             score, _ = self.score.scored(singles)
-            return found | {"score": score, "std": predictive_std(variance, self.noises)}
+            scale = outputs.noise_scale
+            std = predictive_std(variance, self.noises if scale is None else self.noises * scale)
+            return found | {"score": score, "std": std, "noise_scale": scale}
         probabilities = class_probabilities(mean, variance, self.temperature, self.link, self.plain_temperature)
         several = self.link == "probit-sigmoid"
         total, aleatoric, epistemic = entropy_parts(probabilities, label_entropy if several else entropy)

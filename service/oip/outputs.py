@@ -58,11 +58,12 @@ class Answer:
 
 def outputs_of(manifest: Manifest) -> Mapping[str, Output]:
     """The outputs of a model, in the order in which they are sent."""
-    return _outputs(manifest.task, manifest.outputs, manifest.added_weights is not None)
+    added, noise = manifest.added_weights is not None, manifest.input_noise is not None
+    return _outputs(manifest.task, manifest.outputs, added, noise)
 
 
 @functools.lru_cache(maxsize=64)
-def _outputs(task: str, count: int, added: bool) -> Mapping[str, Output]:
+def _outputs(task: str, count: int, added: bool, noise: bool) -> Mapping[str, Output]:
     wide = (count,)
     per_output = ["mean", "variance"]
     if task != "regression":
@@ -70,6 +71,8 @@ def _outputs(task: str, count: int, added: bool) -> Mapping[str, Output]:
     found = [Output(name, FP32, wide) for name in per_output]
     if added:
         found.append(Output("added_variance", FP32, ()))
+    if noise:
+        found.append(Output("noise_scale", FP32, wide))
     found += [Output("score", FP32, ()), Output("p_value", FP32, ()), Output("rejected", BOOL, ())]
     if task != "regression":
         members = (count, 2) if task == "multilabel" else wide

@@ -1,6 +1,8 @@
 """Synthetic bundles with added weights: the linear network of `tests.support.bundles`, of flat inputs, and beside it
 
-added_variance = |x|^2 / 4,    distance = sqrt(x_0), a NaN where x_0 is negative.
+added_variance = |x|^2 / 4,    distance = sqrt(x_0), a NaN where x_0 is negative,
+
+and, where the noise depends on the input, noise_scale = 1 + |x_1|, of every output.
 """
 
 import dataclasses
@@ -14,6 +16,7 @@ from onnx import helper, numpy_helper
 from demur.service.bundle import (
     AddedWeights,
     CalibrationTensors,
+    InputNoise,
     Manifest,
 )
 from demur.service.maths.rejection import RejectionRule
@@ -40,6 +43,7 @@ ADDED = AddedWeights(
     cost_error=0.0015,
     explanation="uncertainty costs 0.003 nats",
 )
+NOISE = InputNoise(least=1.0, most=6.0, gain=0.1, gain_error=0.02)
 SCORES: Array = np.linspace(0.1, 2.0, 40)
 
 
@@ -56,8 +60,14 @@ def added_variance(inputs: Array) -> Array:
     return total
 
 
-def added_graph(synthetic: Synthetic) -> onnx.GraphProto:
-    """mean, variance, added_variance and feature_scores."""
+def noise_scale(inputs: Array, outputs: int = 3) -> Array:
+    """(B, K) float64."""
+    found: Array = np.repeat(1 + np.abs(np.asarray(inputs, np.float64)[:, 1:2]), outputs, axis=1)
+    return found
+
+
+def added_graph(synthetic: Synthetic, *, by_input: bool = False) -> onnx.GraphProto:
+    """mean, variance, added_variance and feature_scores, and with `by_input` noise_scale."""
     graph = graph_of(synthetic)
     graph.node[-1].output[0] = "subnetwork"
     constants: dict[str, Array] = {
@@ -76,6 +86,13 @@ def added_graph(synthetic: Synthetic) -> onnx.GraphProto:
     graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in constants.items())
     graph.node.extend(nodes)
     graph.output.extend([value_info("added_variance", ("batch",)), value_info("feature_scores", ("batch", 1))])
+    if by_input:
+        graph.initializer.append(numpy_helper.from_array(np.array([1], np.int64), "second"))
+        graph.initializer.append(numpy_helper.from_array(np.ones((1, 3), np.float32), "ones"))
+        graph.node.append(helper.make_node("Gather", ["inputs", "second"], ["column_1"], axis=1))
+        graph.node.append(helper.make_node("Abs", ["column_1"], ["size_1"]))
+        graph.node.append(helper.make_node("Add", ["size_1", "ones"], ["noise_scale"]))
+        graph.output.append(value_info("noise_scale", ("batch", 3)))
     return graph
 
 
@@ -83,24 +100,27 @@ def write_added(
     folder: Path,
     *,
     regression: bool = False,
+    by_input: bool = False,
     scoring: Scoring | None = None,
     calibration: dict[str, Any] | None = None,
     **changes: Any,
 ) -> Synthetic:
-    """Write the bundle to `folder` / "bundle"; `calibration`: changes to the entry of that name."""
+    """Write the bundle to `folder` / "bundle"; `calibration`: changes to the entry of that name; by_input: of a
+    regression, its noise depends on the input."""
     synthetic = write_linear(folder / "linear", outputs=3, spec=FEATURE_SPEC, regression=regression)
     graph = dataclasses.replace(synthetic.manifest.graph, feature_scores=("distance",))
     described = synthetic.manifest.calibration
     threshold = RejectionRule(SCORES, described.false_reject_rate).threshold
     described = dataclasses.replace(described, threshold=threshold, **(calibration or {}))
     temperatures = {} if regression else {"temperature": 0.5, "map_temperature": 1.5}
-    given = {"graph": graph, "calibration": described, **temperatures, **changes}
+    added = dataclasses.replace(ADDED, noise=NOISE if by_input else None)
+    given = {"graph": graph, "calibration": described, "added_weights": added, **temperatures, **changes}
     manifest = with_added_weights(synthetic.manifest, **given)
     rewrite(
         synthetic.path,
         folder / "bundle",
         manifest=manifest,
-        model=model_bytes(added_graph(synthetic)),
+        model=model_bytes(added_graph(synthetic, by_input=by_input)),
         calibration=CalibrationTensors(SCORES, even_outcomes(SCORES, 3, regression), {}, scoring),
     )
     return dataclasses.replace(synthetic, path=folder / "bundle", manifest=manifest)
