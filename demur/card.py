@@ -58,7 +58,7 @@ def print_card(bundle: Path, warned: bool = False) -> None:
     if manifest.sigma_noise is None:
         rows["temperature"] = f"{manifest.temperature:.4g}, of the plain network {manifest.map_temperature:.4g}"
     else:
-        rows["noise"] = f"standard deviation {noise_text(manifest, '.4g')}"
+        rows["noise"] = f"standard deviation {noise_text(manifest, '.4g')}{_by_input(manifest)}"
     rows["threshold"] = (
         f"reject above {calibration.score} {calibration.threshold:.4g} (false-reject rate "
         f"{calibration.false_reject_rate:g}, {calibration.examples} held-out examples)"
@@ -91,6 +91,11 @@ def noise_text(manifest: Manifest, digits: str) -> str:
     if not isinstance(sigma, tuple):
         return f"{sigma:{digits}}"
     return ", ".join(f"{name} {one:{digits}}" for name, one in zip(manifest.labels, sigma, strict=True))
+
+
+def _by_input(manifest: Manifest) -> str:
+    found = manifest.input_noise
+    return "" if found is None else f", times {found.least:.2g} to {found.most:.2g} by the input"
 
 
 def _added_rows(added: AddedWeights | None) -> dict[str, str]:

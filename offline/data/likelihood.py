@@ -203,13 +203,15 @@ class Regression:
 
     sigma_noise: sigma, None as long as it is not known.
     ratios r (K,), of geometric mean 1: outputs in different units have noises of their own; None: all are 1. scoring:
-    what makes the out-of-distribution score.
+    what makes the out-of-distribution score. noise_scale s (n, K): of the examples at hand, where their noise sigma r_k
+    s_k depends on the input; None: all are 1.
     """
 
     outputs: int
     sigma_noise: float | None = None
     ratios: tuple[float, ...] | None = None
     scoring: Scoring = EPISTEMIC_STD
+    noise_scale: Array | None = None
     task: ClassVar[Task] = "regression"
     link: ClassVar[Literal["gaussian"]] = "gaussian"
     temperature: ClassVar[float] = 1.0
@@ -252,7 +254,7 @@ class Regression:
 
     def std(self, variance: Array) -> Array:
         """Of the predictive, (n, K)."""
-        return predictive_std(variance, self.noises)
+        return predictive_std(variance, self.noises if self.noise_scale is None else self.noises * self.noise_scale)
 
     def check_targets(self, targets: Tensor, batch: int) -> Tensor:
         """Values (B, K) in the default precision; `ValueError` for anything else."""
@@ -296,11 +298,17 @@ class Regression:
     def predict(self, mean: Array, variance: Array, features: Mapping[str, Array] = NO_FEATURES) -> Prediction:
         """Standard deviations and scores by the serving code, in its precision; features: the feature scores (n,), by
         name."""
-        outputs = GraphOutputs(mean.astype(np.float32), variance.astype(np.float32), features)
+        scale = None if self.noise_scale is None else self.noise_scale.astype(np.float32)
+        outputs = GraphOutputs(mean.astype(np.float32), variance.astype(np.float32), features, noise_scale=scale)
         return Predictive(self.noises, scoring=self.scoring).undecided(outputs)
 
 
 Likelihood = Classification | Regression
+
+
+def with_noise_scale(likelihood: Likelihood, scale: Array | None) -> Likelihood:
+    """A regression's for the examples whose noise has this scale (n, K)."""
+    return replace(likelihood, noise_scale=scale) if isinstance(likelihood, Regression) else likelihood
 
 
 def _label_root(mean: Tensor) -> Tensor:

@@ -119,10 +119,11 @@ def interval_columns(predictor: Predictor, prediction: Prediction, y: Array, lev
     return {"conformal_coverage": np.stack(columns, axis=2)}
 
 
-def plain_std(predictor: Predictor, mean: Array) -> Array:
+def plain_std(predictor: Predictor, prediction: Prediction) -> Array:
     """That of the plain network's predictive, the noise alone, (B, K)."""
     assert predictor.manifest.noises is not None
-    return predictive_std(np.zeros_like(mean), np.array(predictor.manifest.noises))
+    noises, scale = np.array(predictor.manifest.noises), prediction.noise_scale
+    return predictive_std(np.zeros_like(prediction.mean), noises if scale is None else noises * scale)
 
 
 def _inside(low: Array, high: Array, y: Array) -> Array:

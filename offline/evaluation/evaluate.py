@@ -146,7 +146,7 @@ def _label_batch(predictor: Predictor, prediction: Prediction, y: Array, levels:
 def _value_batch(predictor: Predictor, prediction: Prediction, y: Array, levels: Levels) -> Columns:
     mean, std = prediction.mean, prediction.std
     assert std is not None
-    plain = value_columns(mean, plain_std(predictor, mean), y, levels)
+    plain = value_columns(mean, plain_std(predictor, prediction), y, levels)
     laplace = value_columns(mean, std, y, levels) | interval_columns(predictor, prediction, y, levels)
     return laplace | _as_plain(plain)
 

@@ -10,7 +10,7 @@ from .split_graph import traced
 
 class AddedWeightsGraph(nn.Module):
     """x (B, *shape) -> mean and variance (B, K), of both posteriors behind the gate, its part of added weights (B,),
-    and the feature scores (B, 1), float32.
+    the feature scores (B, 1), and, where the noise depends on the input, its scale (B, K), float32.
 
     The forward pass that the activations need is that of `graph`, which gives mean and variance: what both compute is
     merged when the graph is simplified.
@@ -26,14 +26,17 @@ class AddedWeightsGraph(nn.Module):
         self.register_buffer("share", None if share is None else share.to(rows.device, torch.float32))
         self.inner, self.gate = graph, added.gate
         served = added.to(torch.zeros((), dtype=torch.float32, device=rows.device))
+        self.noise = served.noise
         with torch.no_grad():
             self.added = traced(lambda x: served.of(model, x), rows, symbolic=True)
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         mean, subnetwork = self.inner(x)
-        added, distance = self.added(x).split(1, dim=1)
+        both, psi = self.added(x)
+        added, distance = both.split(1, dim=1)
         variance, part, _ = self.gate(subnetwork, added, self.share)
-        return mean, variance, part.squeeze(1), distance
+        noise = () if self.noise is None else (self.noise(psi, mean),)
+        return mean, variance, part.squeeze(1), distance, *noise
 
 
 class WithoutSubnetwork(nn.Module):

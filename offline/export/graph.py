@@ -1,6 +1,7 @@
 """One ONNX graph: inputs -> "mean" (B, K) and "variance" (B, K); any batch size.
 
-With added weights also their part of each variance, "added_variance" (B,), and "feature_scores" (B, 1), the distance.
+With added weights also their part of each variance, "added_variance" (B,), and "feature_scores" (B, 1), the distance;
+where the noise of a regression depends on the input, "noise_scale" (B, K).
 """
 
 from collections.abc import Callable, Iterator
@@ -35,6 +36,7 @@ RESULTS = {
     "demur_variance": "variance",
     "demur_added_variance": "added_variance",
     "demur_feature_scores": "feature_scores",
+    "demur_noise_scale": "noise_scale",
 }
 # How many examples to trace with: sizes that are equal while tracing are taken for the same symbol, so it must be none
 # of the input's other sizes (nor 1, to which shapes would be specialised).
@@ -94,6 +96,7 @@ def export_variance(
         return parts if added is None else AddedWeightsGraph(parts, jacobian.model, added, rows, share)
 
     extra = [] if added is None else ["demur_added_variance", "demur_feature_scores"]
+    extra += [] if added is None or added.noise is None else ["demur_noise_scale"]
     return _export(jacobian, example, graph, ["demur_variance", *extra])
 
 

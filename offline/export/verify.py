@@ -33,9 +33,9 @@ class VerificationError(RuntimeError):
 @dataclass(frozen=True)
 class Truth:
     """Plain torch in this precision: inputs as the service takes them, mean (n, K), and variance (n, K).
-    added_variance (n,), feature_scores (n, M): where the graph gives any; the former is part of the variance.
-    unit (K,): of the means, in which outputs are compared with each other, and its square of the variances. least:
-    smaller variances count as these, by name, in squares of the unit: the gate makes most of them zero."""
+    added_variance (n,), feature_scores (n, M), noise_scale (n, K): where the graph gives any; the former is part of the
+    variance. unit (K,): of the means, in which outputs are compared with each other, and its square of the variances.
+    least: smaller variances count as these, by name, in squares of the unit: the gate makes most of them zero."""
 
     inputs: Array
     mean: Array
@@ -43,6 +43,7 @@ class Truth:
     precision: str = "float64"
     added_variance: Array | None = None
     feature_scores: Array | None = None
+    noise_scale: Array | None = None
     unit: Array = field(default_factory=lambda: np.ones(1))
     least: Mapping[str, Array] = field(default_factory=dict)
 
@@ -95,6 +96,7 @@ def verify(folder: Path, truth: Truth, rounding: Rounding = lambda: {}, toleranc
         variance_error=errors["variance"],
         added_variance_error=errors.get("added_variance"),
         feature_scores_error=errors.get("feature_scores"),
+        noise_scale_error=errors.get("noise_scale"),
     )
 
 
@@ -106,6 +108,8 @@ def _answers(predictor: Predictor, batch: Array) -> dict[str, Array]:
         answers["feature_scores"] = np.stack(list(found.features.values()), axis=1)
     if found.added is not None:
         answers["added_variance"] = found.added
+    if found.noise_scale is not None:
+        answers["noise_scale"] = found.noise_scale
     return answers
 
 

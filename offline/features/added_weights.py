@@ -32,6 +32,7 @@ from ..runtime.arrays import Array, to_numpy
 from .activations import INPUTS, TEXTURE, read_activations
 from .coordinates import Coordinates, converted, side_by_side
 from .gate import OPEN, Gate
+from .input_noise import InputNoise
 from .layers import MOST_INPUTS, FeatureLayers
 
 PAIRS = 10_000  # of examples, for the median distance
@@ -102,10 +103,15 @@ class FeatureVariance:
 
     def of(self, parts: Sequence[Tensor]) -> Tensor:
         """v (B, n)."""
+        return self.with_projections(parts)[0]
+
+    def with_projections(self, parts: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """v (B, n), and of the last posterior phi in the eigenvectors that are kept, psi = factor^T phi (B, m)."""
         cosines = self.cosines(parts)
         each = torch.split(cosines, [len(factor) for factor in self.factors], dim=1)
         products = [own @ factor for own, factor in zip(each, self.factors, strict=True)]
-        return (torch.cat([cosines, *products], dim=1).square() @ self.weights).clamp(min=0.0)
+        variance = (torch.cat([cosines, *products], dim=1).square() @ self.weights).clamp(min=0.0)
+        return variance, math.sqrt(2 / len(self.factors[-1])) * products[-1]
 
     def beside(self, link: "FeatureVariance", shared: int) -> "FeatureVariance":
         """Both, a link's before this one's; shared: as for the coordinates."""
@@ -130,11 +136,13 @@ def _median_distance(t: Tensor, generator: torch.Generator) -> float:
 @dataclass(frozen=True)
 class AddedWeights:
     """variances: v for the variance of the outputs, the link, and v for the distance, the score; float64 on the CPU.
-    gate: what makes both posteriors' variances that of the outputs, once it is chosen."""
+    gate: what makes both posteriors' variances that of the outputs, once it is chosen. noise: of a regression, where it
+    depends on the input."""
 
     layers: FeatureLayers
     variances: FeatureVariance
     gate: Gate = OPEN
+    noise: InputNoise | None = None
 
     @classmethod
     def fit(cls, layers: FeatureLayers, activations: dict[str, Tensor], seed: int) -> "AddedWeights":
@@ -156,23 +164,24 @@ class AddedWeights:
         score = fit(layers.score, SCORE_FEATURES, with_lengths=True, stream=2)
         return cls(layers, score.beside(link, len({*layers.link} & {*layers.score})))
 
-    def of(self, model: nn.Module, x: Tensor) -> Tensor:
-        """v and the distance, (B, 2); x (B, *input_shape); the model in the precision of the fields."""
-        return self.variances.of(read_activations(model, self.layers.paths, x))
+    def of(self, model: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
+        """v and the distance, (B, 2), and psi of the latter (B, m); x (B, *input_shape); the model in the precision of
+        the fields."""
+        return self.variances.with_projections(read_activations(model, self.layers.paths, x))
 
-    def of_all(self, model: nn.Module, inputs: Tensor, rows: int) -> tuple[Array, Array]:
-        """The same in float64 from the model's own precision, (n,) each, `rows` examples at once."""
+    def of_all(self, model: nn.Module, inputs: Tensor, rows: int) -> tuple[Array, Array, Array]:
+        """v and the distance, (n,), and psi in float64 from the model's own precision, `rows` examples at once."""
         found = []
         with torch.no_grad():
             for part in torch.split(inputs, rows):
                 read = [h.double().cpu() for h in read_activations(model, self.layers.paths, part)]
-                found.append(to_numpy(self.variances.of(read)))
-        variance, distance = np.concatenate(found).T
-        return variance, distance
+                found.append(self.variances.with_projections(read))
+        both, psi = (to_numpy(torch.cat(each)) for each in zip(*found, strict=True))
+        return both[:, 0], both[:, 1], psi
 
     def to(self, like: Tensor) -> "AddedWeights":
         """In the precision and on the device of a tensor."""
-        return replace(self, variances=converted(self.variances, like))
+        return replace(self, variances=converted(self.variances, like), noise=converted(self.noise, like))
 
 
 def _stream(seed: int, number: int) -> int:

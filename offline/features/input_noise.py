@@ -57,11 +57,6 @@ class InputNoise:
         """The same in NumPy, float64."""
         return to_numpy(self(torch.from_numpy(psi), torch.from_numpy(mean)))
 
-    def to(self, like: Tensor) -> "InputNoise":
-        """In the precision and on the device of a tensor."""
-        weights, slopes, offset = (tensor.to(like) for tensor in (self.weights, self.slopes, self.offset))
-        return InputNoise(weights, slopes, offset, self.low.to(like), self.high.to(like), self.gain, self.error)
-
     @classmethod
     def fit(cls, psi: Array, mean: Array, squares: Array, seed: int) -> "tuple[InputNoise, Array] | None":
         """Of n held-out examples, and s (n, K) of each by the examples of the other folds; None where the gain may be

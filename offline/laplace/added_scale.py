@@ -40,12 +40,13 @@ Variances = Callable[[Tensor], Array]
 @dataclass(frozen=True)
 class Held:
     """Outputs of held-out examples: mean (n, K), targets, and the variances for c = 1, (n, K), of which those with a
-    divisor for all outputs keep the mean, (n, 1); gate: that of c = 1."""
+    divisor for all outputs keep the mean, (n, 1); gate: that of c = 1; psi (n, m): as `AddedWeights.of` gives it."""
 
     mean: Array
     targets: Array
     variance: Array
     gate: Gate
+    psi: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -138,12 +139,12 @@ def held_outputs(
         mean, derivatives = jacobian(inputs)
         means.append(to_numpy(mean.double()))
         found.append(variances(derivatives))
-    subnetwork, (extra, _) = np.concatenate(found), added.of_all(job.network, data.inputs, rows)
+    subnetwork, (extra, _, psi) = np.concatenate(found), added.of_all(job.network, data.inputs, rows)
     gate = Gate.fit((subnetwork / share).mean(axis=1), extra, _unit(likelihood))
     variance = gate.of(subnetwork, extra, share)[0]
     if likelihood.link == "probit-shared":
         variance = variance.mean(axis=1, keepdims=True)
-    return Held(np.concatenate(means), to_numpy(data.targets), variance, gate)
+    return Held(np.concatenate(means), to_numpy(data.targets), variance, gate, psi)
 
 
 def _scales(likelihood: Likelihood) -> Array:

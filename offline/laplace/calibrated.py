@@ -3,14 +3,14 @@
 import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from demur.service.bundle import REFERENCE_LEVELS, Calibration, CalibrationTensors, ScorePart
 from demur.service.bundle import Outcomes as OutcomesPart
 from demur.service.inference.predictor import Prediction
-from demur.service.maths.outcomes import Outcomes
+from demur.service.maths.outcomes import Outcomes, RegressionOutcomes
 from demur.service.maths.predictive import softmax
 from demur.service.maths.rejection import RejectionRule
 from demur.service.maths.scores import PREDICTIVE_ENTROPY, Scoring
@@ -18,29 +18,38 @@ from demur.service.maths.surprise import LargestSurprise
 
 from ..data.calibration_check import quality_warnings
 from ..data.held_out import HeldOut
-from ..data.likelihood import Classification, Likelihood, Multilabel, Regression, class_log_likelihood
+from ..data.likelihood import (
+    Classification,
+    Likelihood,
+    Multilabel,
+    Regression,
+    class_log_likelihood,
+    with_noise_scale,
+)
 from ..evaluation.diagnostics import coverage_band, coverage_curve, each_label, expected_calibration_error
+from ..evaluation.fifths import FIFTHS, fifths_covered
 from ..runtime.arrays import Array, to_numpy
 from ..section import Section
 from .outcomes import Predicted, outcomes_of
+from .scoring import HeldOutOutputs
+
+ERRORS = 5.0  # standard errors that a fifth's coverage may be off: ten fifths of a few targets are looked at
 
 
 @dataclass(frozen=True)
 class Calibrated:
-    """The examples that set the threshold, as they are served: mean, variance (n, K), prediction; and the rule.
+    """The examples that set the threshold, as they are served: outputs in float64 and prediction; and the rule.
 
     likelihood: with the observation noise, the temperature and the score in use. tuning: the examples that tuned, if
-    any. features: the feature scores (n,), by name.
+    any.
     """
 
     likelihood: Likelihood
     data: HeldOut
-    mean: Array
-    variance: Array
+    outputs: HeldOutOutputs
     prediction: Prediction
     rule: RejectionRule
     tuning: Predicted | None = None
-    features: Mapping[str, Array] = field(default_factory=dict)
 
     @functools.cached_property
     def _turned_out(self) -> tuple[Outcomes, OutcomesPart]:
@@ -80,11 +89,28 @@ class Calibrated:
             "link": likelihood.link,
             "calibration": calibration,
         }
-        metrics = held_out_metrics(self.mean, self.variance, self.targets, likelihood, plain)
-        quality = quality_warnings(metrics, self.mean, self.targets, likelihood, names)
-        return Section(
-            fields, metrics, (*quality, *coverage_warning(metrics, len(self.data)), *self._rejects_nothing())
-        )
+        mean, variance, scale = self.outputs.mean, self.outputs.variance, self.outputs.noise_scale
+        both = with_noise_scale(likelihood, scale), with_noise_scale(plain, scale)
+        metrics = held_out_metrics(mean, variance, self.targets, *both)
+        quality = quality_warnings(metrics, mean, self.targets, likelihood, names)
+        covered = coverage_warning(metrics, len(self.data), scale)
+        return Section(fields, metrics, (*quality, *covered, *self._uneven(), *self._rejects_nothing()))
+
+    def _uneven(self) -> Iterator[str]:
+        """The fifth of the examples in which the intervals hold by far too many or too few targets: the worst."""
+        outcomes, examples, level = self.outcomes, len(self.data) // len(FIFTHS), 0.95
+        if not isinstance(outcomes, RegressionOutcomes):
+            return
+        covered = fifths_covered(self.prediction, self.targets, outcomes, level).items()
+        found = [(share, by, i, k) for by, shares in covered for (i, k), share in np.ndenumerate(shares)]
+        share, by, fifth, k = max(found, key=lambda one: abs(one[0] - level), default=(level, "", 0, 0))
+        if abs(share - level) > ERRORS * math.sqrt(level * (1 - level) / max(examples, 1)):
+            which = f" of output {k}" if self.likelihood.outputs > 1 else ""
+            yield (
+                f"of the fifth of the held-out examples with the {FIFTHS[fifth]} {by}{which}, {examples}, the 95 % "
+                f"intervals hold {100 * share:.1f} % of the targets, which chance does not explain; "
+                f"{_noise_words(self.outputs.noise_scale)}, or train on another scale of the target, as its logarithm"
+            )
 
     def _rejects_nothing(self) -> Iterator[str]:
         """Where the threshold is next to the largest score there is."""
@@ -147,7 +173,7 @@ def held_out_metrics(
     return metrics
 
 
-def coverage_warning(metrics: Mapping[str, float], examples: int) -> tuple[str, ...]:
+def coverage_warning(metrics: Mapping[str, float], examples: int, noise_scale: Array | None = None) -> tuple[str, ...]:
     """A warning where the 95 % intervals of a regression hold more or fewer held-out targets than chance explains."""
     covered = metrics.get("calibration_coverage_95")
     if covered is None:
@@ -158,9 +184,13 @@ def coverage_warning(metrics: Mapping[str, float], examples: int) -> tuple[str, 
     verdict = "narrow" if covered < low else "wide"
     return (
         f"the 95 % intervals are too {verdict}: they hold {100 * covered:.1f} % of the targets of {examples} held-out "
-        f"examples, expected {100 * low:.1f} to {100 * high:.1f} %; sigma_noise is one number for every input: if the "
-        "calibration data are like what will be served, give more of them, or set sigma_noise",
+        f"examples, expected {100 * low:.1f} to {100 * high:.1f} %; {_noise_words(noise_scale)}, or set sigma_noise",
     )
+
+
+def _noise_words(scale: Array | None) -> str:
+    known = "is one number for every input" if scale is None else "depends on the input as far as other examples tell"
+    return f"the noise {known}: if the calibration data are like what will be served, give more of them"
 
 
 def score_parts(scoring: Scoring) -> tuple[ScorePart, ...] | None:

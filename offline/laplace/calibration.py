@@ -13,7 +13,7 @@ from demur.service.maths.posterior_factor import CholeskyPosterior
 from demur.service.maths.rejection import RejectionRule
 
 from ..data.held_out import HeldOut
-from ..data.likelihood import Classification, Likelihood
+from ..data.likelihood import Classification, Likelihood, with_noise_scale
 from ..data.loaders import rows_within
 from ..features.added_weights import AddedWeights
 from ..jacobian.jacobian import SubnetworkJacobian
@@ -52,9 +52,10 @@ def calibrate(
         mean, variance = predict_held_out(jacobian, posterior, data, rows, job.track)
         if added is None:
             return HeldOutOutputs(mean, variance)
-        extra, distance = added.of_all(job.network, data.inputs, rows)
+        extra, distance, psi = added.of_all(job.network, data.inputs, rows)
         gated, _, _ = added.gate.of(variance, extra, likelihood.added_share)
-        return HeldOutOutputs(mean, gated, {"distance": distance})
+        scale = None if added.noise is None else added.noise.of(psi, mean)
+        return HeldOutOutputs(mean, gated, {"distance": distance}, scale)
 
     tuned = outputs(tuning) if len(tuning) else None
     if isinstance(likelihood, Classification) and job.config.fits_temperature and added is None:
@@ -67,10 +68,11 @@ def calibrate(
     prediction = _finite(likelihood, found)
     rule = RejectionRule(np.sort(prediction.score), job.config.false_reject_rate)
     known = None if tuned is None else Predicted(tuning, _finite(likelihood, tuned))
-    return Calibrated(likelihood, conformal, found.mean, found.variance, prediction, rule, known, found.features)
+    return Calibrated(likelihood, conformal, found, prediction, rule, known)
 
 
 def _finite(likelihood: Likelihood, found: HeldOutOutputs) -> Prediction:
+    likelihood = with_noise_scale(likelihood, found.noise_scale)
     prediction = likelihood.predict(found.mean, found.variance, found.features)
     if not prediction.finite.all():
         raise ValueError(

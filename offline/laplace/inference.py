@@ -7,13 +7,15 @@ from torch import Tensor
 
 from demur.service.bundle import AddedWeights as ManifestPart
 from demur.service.bundle import Gate as GatePart
+from demur.service.bundle import InputNoise as InputNoisePart
 from demur.service.bundle import Posterior, Prior
 from demur.service.maths.posterior_factor import CholeskyPosterior
 
 from ..config import FitConfig
 from ..data.held_out import HeldOut
-from ..data.likelihood import Likelihood, Regression
+from ..data.likelihood import Likelihood, Regression, with_noise_scale
 from ..features.added_weights import AddedWeights
+from ..features.input_noise import InputNoise
 from ..jacobian.jacobian import SubnetworkJacobian
 from ..job import Job
 from ..runtime.arrays import Array, to_numpy
@@ -56,7 +58,13 @@ class Added:
             cost=paid.cost,
             cost_error=paid.error,
             explanation=self.chosen.explanation,
+            noise=None if weights.noise is None else _noise_part(weights.noise),
         )
+
+
+def _noise_part(noise: InputNoise) -> InputNoisePart:
+    least, most = float(noise.low.min().exp()), float(noise.high.max().exp())
+    return InputNoisePart(least, most, noise.gain, noise.error)
 
 
 @dataclass(frozen=True)
@@ -100,6 +108,7 @@ class _Priors:
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     added: tuple[Held, AddedScale] | None = None
+    noise: InputNoise | None = None
 
 
 def infer(
@@ -124,7 +133,7 @@ def infer(
             noise = likeliest_noise(jacobian, spectrum, prior.used, tuning, likelihood, job.track)
         else:
             noise = noise_beside(held.mean, chosen.scale * held.variance, held.targets, likelihood)
-        ratio, likelihood = (likelihood.noise / noise) ** 2, replace(likelihood, sigma_noise=noise)
+        ratio, likelihood = (likelihood.noise / noise) ** 2, replace(likelihood, sigma_noise=noise, noise_scale=None)
         ggn, spectrum = ggn.mul_(ratio), spectrum.scaled(ratio)
         if held is not None and added is not None:  # what is usual of the posterior that is served
             held = held_outputs(job, jacobian, likelihood, added, tuning, _of_spectrum(spectrum, prior))
@@ -141,7 +150,7 @@ def infer(
     eigenvalues = None if spectrum is None else spectrum.values
     posterior_added = None
     if added is not None and held is not None and chosen is not None:
-        posterior_added = Added(replace(added, gate=held.gate.scaled(chosen.scale)), chosen)
+        posterior_added = Added(replace(added, gate=held.gate.scaled(chosen.scale), noise=found.noise), chosen)
         if not held.gate.subnetwork:
             warnings += (
                 f"the {jacobian.size:,} chosen weights are not served: for most held-out examples their variance is "
@@ -202,8 +211,14 @@ def _scaled(
 ) -> _Priors:
     """With the prior variance of the added weights, and the likelihood that goes with both posteriors."""
     held = held_outputs(job, jacobian, found.likelihood, added, tuning, variances)
-    chosen = choose_scale(job.config, found.likelihood, held)
-    return replace(found, likelihood=chosen.paid.likelihood, added=(held, chosen))
+    noise, likelihood = None, found.likelihood
+    if isinstance(likelihood, Regression) and job.config.estimates_noise:
+        squares = np.square((held.targets - held.mean) / likelihood.noises)
+        assert held.psi is not None
+        noise, scale = InputNoise.fit(held.psi, held.mean, squares, job.config.seed) or (None, None)
+        likelihood = with_noise_scale(likelihood, scale)
+    chosen = choose_scale(job.config, likelihood, held)
+    return replace(found, likelihood=chosen.paid.likelihood, added=(held, chosen), noise=noise)
 
 
 def _of_spectrum(spectrum: Spectrum, prior: Prior) -> Variances:

@@ -26,11 +26,13 @@ LEAST_DISTANCE = math.log(20)
 
 @dataclass(frozen=True)
 class HeldOutOutputs:
-    """What is computed for held-out examples: mean and variance (n, K), and the feature scores (n,), by name."""
+    """What is computed for held-out examples: mean and variance (n, K), and the feature scores (n,), by name.
+    noise_scale (n, K): where the noise of a regression depends on the input."""
 
     mean: Array
     variance: Array
     features: Mapping[str, Array] = field(default_factory=dict)
+    noise_scale: Array | None = None
 
 
 def choose_score(name: str, likelihood: Likelihood, tuned: HeldOutOutputs | None) -> Scoring | None:

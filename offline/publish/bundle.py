@@ -73,10 +73,11 @@ def _report(manifest: Manifest, fitted: Fitted) -> bytes:
     return report_html(
         ReportData(
             manifest=manifest,
-            mean=calibrated.mean,
-            variance=calibrated.variance,
+            mean=calibrated.outputs.mean,
+            variance=calibrated.outputs.variance,
             scoring=calibrated.likelihood.scoring,
-            features=calibrated.features,
+            features=calibrated.outputs.features,
+            noise_scale=calibrated.outputs.noise_scale,
             targets=calibrated.targets,
             eigenvalues=None if values is None else values.numpy(),
             outcomes=calibrated.outcomes,

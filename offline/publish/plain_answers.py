@@ -85,7 +85,11 @@ class PlainAnswers:
         if self.added is None:
             return found, jacobian, np.zeros(len(mean))
         with torch.no_grad():
-            v, distance = to_numpy(self.added.to(outputs).of(network, inputs)).T
+            served = self.added.to(outputs)
+            both, psi = served.of(network, inputs)
+            scale = None if served.noise is None else served.noise(psi, outputs)
+        v, distance = to_numpy(both).T
         variance, part, _ = self._gated(self.added, variance, v)
         found |= {"variance": variance, "added_variance": part, "feature_scores": distance[:, np.newaxis]}
+        found |= {} if scale is None else {"noise_scale": to_numpy(scale)}
         return found, jacobian, v

@@ -5,7 +5,7 @@ anything. Names are whatever a user typed, so the template escapes everything th
 """
 
 import importlib.resources
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,11 +16,12 @@ from demur.service.bundle import Manifest
 from demur.service.format.steps import STEPS
 from demur.service.inference.graph import GraphOutputs
 from demur.service.inference.prediction import Prediction, Predictive
-from demur.service.maths.outcomes import Outcomes
+from demur.service.maths.outcomes import Outcomes, RegressionOutcomes
 from demur.service.maths.prediction_sets import LIKELY
 from demur.service.maths.scores import Scoring
 
 from ..evaluation.diagnostics import coverage_curve, each_label, rejection_curve, reliability
+from ..evaluation.fifths import fifths_covered
 from ..runtime.arrays import Array
 from .added import added_rows
 from .bought import bought_rows
@@ -44,7 +45,8 @@ class ReportData:
     eigenvalues (S,): of the curvature over the chosen weights as it stands in the posterior precision (regression:
     divided by sigma_noise^2), without the prior. scoring: what makes the scores; by default the single score that the
     manifest names. outcomes: how held-out examples turned out, as the bundle keeps it. features: the feature scores of
-    the same examples, (n,) by name. inputs (n, *shape): theirs, shown where they are images. Raises `ValueError` for
+    the same examples, (n,) by name. inputs (n, *shape): theirs, shown where they are images. noise_scale (n, K): where
+    the noise depends on the input. Raises `ValueError` for
     arrays that do not fit together or are not finite.
     """
 
@@ -58,6 +60,7 @@ class ReportData:
     outcomes: Outcomes | None = None
     features: Mapping[str, Array] = field(default_factory=dict)
     inputs: Array | None = None
+    noise_scale: Array | None = None
 
     def __post_init__(self) -> None:
         outputs = self.manifest.outputs
@@ -96,6 +99,7 @@ class _HeldOut:
     calibration_error: tuple[float, float] | None = None
     coverage: float | None = None
     examples: list[Examples] = field(default_factory=list)
+    fifths: dict[str, str] = field(default_factory=dict)
 
 
 def report_html(data: ReportData) -> bytes:
@@ -125,6 +129,7 @@ def report_html(data: ReportData) -> bytes:
         rejecting=rejecting,
         examples=[] if held_out is None else held_out.examples,
         calibration=[] if held_out is None else held_out.pictures,
+        fifths={} if held_out is None else held_out.fifths,
         foreign=foreign_rows(manifest),
         certified=certified_rows(data.outcomes),
         sets=set_rows(manifest, data.outcomes),
@@ -142,13 +147,24 @@ def _held_out(data: ReportData) -> _HeldOut | None:
     manifest = data.manifest
     if data.mean is None or data.variance is None or data.targets is None:
         return None
-    outputs = GraphOutputs(data.mean, data.variance, data.features)
+    outputs = GraphOutputs(data.mean, data.variance, data.features, noise_scale=data.noise_scale)
     prediction = Predictive.of(manifest, data.scoring).undecided(outputs)
     in_use = float((prediction.score > manifest.calibration.threshold).mean())
     scores = prediction.score if data.scores is None else data.scores
     described = _regression if manifest.task == "regression" else _classification
     found = described(prediction, data.targets, scores, in_use)
+    if isinstance(data.outcomes, RegressionOutcomes):
+        found = replace(found, fifths=_fifths(fifths_covered(prediction, data.targets, data.outcomes), manifest.labels))
     return replace(found, examples=example_groups(manifest, data.inputs, prediction, data.targets))
+
+
+def _fifths(covered: Mapping[str, Array], labels: Sequence[str]) -> dict[str, str]:
+    """Of each output, from the lowest fifth to the highest."""
+    return {
+        f"By the {by}{f' of {label}' if len(labels) > 1 else ''}": ", ".join(percent(share) for share in shares[:, k])
+        for by, shares in covered.items()
+        for k, label in enumerate(labels)
+    }
 
 
 def _classification(prediction: Prediction, y: Array, scores: Array, in_use: float) -> _HeldOut:

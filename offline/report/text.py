@@ -118,7 +118,9 @@ def posterior_rows(manifest: Manifest) -> dict[str, str]:
         each = zip(manifest.labels, manifest.noises or (), strict=True)
         one = number(manifest.sigma_noise) if isinstance(manifest.sigma_noise, float) else None
         noise = one or ", ".join(f"{name} {number(sigma)}" for name, sigma in each)
-        rows["Observation noise"] = f"{noise} (standard deviation, target's units)"
+        by_input = manifest.input_noise
+        scaled = "" if by_input is None else f", times {number(by_input.least)} to {number(by_input.most)} by the input"
+        rows["Observation noise"] = f"{noise} (standard deviation, target's units){scaled}"
         if (examples := manifest.metrics.get("noise_examples")) is not None:
             rows["Noise estimated on"] = f"{examples:,.0f} held-out examples, which did not set the threshold"
     else:

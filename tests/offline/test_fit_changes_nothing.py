@@ -170,7 +170,7 @@ def test_another_default_device_is_refused_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize("caller", CALLERS)
 def test_what_the_caller_has_set_changes_nothing(caller: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fitted() -> Array:
-        found: Array = captured(monkeypatch, model, data, held_out, CONFIG).fitted.calibrated.mean
+        found: Array = captured(monkeypatch, model, data, held_out, CONFIG).fitted.calibrated.outputs.mean
         return found
 
     model, data, held_out = network(), batches(), batches(seed=1)

@@ -165,8 +165,11 @@ def test_the_answer_of_the_service(fitted: Path) -> None:
     with serving(predictor) as client:
         response = client.predict({"inputs": x.tolist()}, "?detail=full")
     PredictResponse.model_validate(response.json())
-    for one, std in zip(response.json()["predictions"], predictor.predict(x.numpy()).std, strict=True):  # type: ignore[arg-type]
-        assert one["noise_std"] == pytest.approx(predictor.manifest.noises, rel=1e-5)
+    prediction = predictor.predict(x.numpy())
+    scale = np.ones((3, 3)) if prediction.noise_scale is None else prediction.noise_scale
+    assert prediction.std is not None
+    for one, std, scales in zip(response.json()["predictions"], prediction.std, scale, strict=True):
+        assert one["noise_std"] == pytest.approx(scales * predictor.manifest.noises, rel=1e-5)
         assert one["names"] is None
         parts = one["variance_parts"]
         total = np.add(parts["subnetwork"], parts["added"])

@@ -9,6 +9,7 @@ Probabilities, scores and p-values are float64 as in the service: rounded to flo
 side of a calibration score.
 """
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -38,22 +39,26 @@ def decide(
     scoring: Scoring | None = None,
     features: ir.Value | None = None,
     added_variance: ir.Value | None = None,
+    noise_scale: ir.Value | None = None,
 ) -> dict[str, ir.Value]:
     """Every field of `Prediction` behind mean and variance, (B, K) float32 both, in the order of its fields there.
 
     scoring: what makes the score; None: the single score that the manifest names. features: the feature scores (B, M)
     float32 that the manifest lists. added_variance: the part (B,) of the variance that added weights have, float32.
+    noise_scale (B, K) float32: of a noise that depends on the input.
     """
     scoring = scoring or SCORES[manifest.calibration.score]
     columns = {} if features is None else feature_columns(add, features, manifest.feature_scores)
-    found = undecided_prediction(add, add.float64(mean), add.float64(variance), columns, manifest, scoring)
+    scale = None if noise_scale is None else add.float64(noise_scale)
+    found = undecided_prediction(add, add.float64(mean), add.float64(variance), columns, manifest, scoring, scale)
     score = found.pop("score")
-    finite = add("And", all_finite(add, mean, variance), is_finite(add, score))
+    scales = {} if noise_scale is None else {"noise_scale": noise_scale}
+    finite = add("And", all_finite(add, mean, variance, *scales.values()), is_finite(add, score))
     score = add("Where", finite, score, math.inf)
     rejected = add("Or", add("Greater", score, rule.threshold), add("Not", finite))
     decision = {"score": score, "p_value": p_value(add, score, rule.scores), "rejected": rejected}
     added = {} if added_variance is None else {"added_variance": added_variance}
-    return {"mean": mean, "variance": variance, **decision, **found, **added}
+    return {"mean": mean, "variance": variance, **decision, **found, **added, **scales}
 
 
 def feature_columns(add: NodeBuilder, features: ir.Value, names: Sequence[str]) -> dict[str, ir.Value]:
@@ -67,11 +72,12 @@ def is_finite(add: NodeBuilder, score: ir.Value) -> ir.Value:
     return add("LessOrEqual", add("Abs", score), float(np.finfo(np.float64).max))
 
 
-def all_finite(add: NodeBuilder, mean: ir.Value, variance: ir.Value) -> ir.Value:
-    """`finite_rows`: (B, K) float32 both -> (B,) bool. A NaN is not at most the largest number."""
+def all_finite(add: NodeBuilder, *outputs: ir.Value) -> ir.Value:
+    """`finite_rows`: (B, K) float32 each -> (B,) bool. A NaN is not at most the largest number."""
     largest = np.float32(np.finfo(np.float32).max)
-    both = add("And", *(add("LessOrEqual", add("Abs", values), largest) for values in (mean, variance)))
-    return add.cast(add("ReduceMin", add.cast(both, TensorProto.INT32), LAST, keepdims=0), TensorProto.BOOL)
+    each = (add("LessOrEqual", add("Abs", values), largest) for values in outputs)
+    usable = functools.reduce(lambda one, other: add("And", one, other), each)
+    return add.cast(add("ReduceMin", add.cast(usable, TensorProto.INT32), LAST, keepdims=0), TensorProto.BOOL)
 
 
 def undecided_prediction(
@@ -81,13 +87,14 @@ def undecided_prediction(
     features: Mapping[str, ir.Value],
     manifest: Manifest,
     scoring: Scoring,
+    noise_scale: ir.Value | None = None,
 ) -> dict[str, ir.Value]:
     """The fields that are computed from mean and variance alone, (B, K) float64 both, and the score."""
     if manifest.noises is not None:
         noises = np.array(manifest.noises)
         if scoring == EPISTEMIC_STD:
             features = {EPISTEMIC_STD.name: epistemic_std(add, variance, noises)}
-        return {"score": score_of(add, scoring, features), "std": predictive_std(add, variance, noises)}
+        return {"score": score_of(add, scoring, features), "std": predictive_std(add, variance, noises, noise_scale)}
     probabilities = link_approx(add, mean, variance, manifest)
     scaled, several = add("Div", mean, manifest.map_temperature), manifest.link == "probit-sigmoid"
     map_probabilities = sigmoid(add, scaled) if several else softmax(add, scaled)
@@ -147,9 +154,13 @@ def entropy_parts(
     return total, aleatoric, add("Sub", total, aleatoric)
 
 
-def predictive_std(add: NodeBuilder, variance: ir.Value, sigma_noise: Array) -> ir.Value:
-    """(B, K) -> (B, K); sigma_noise (K,)."""
-    return add("Sqrt", add("Add", variance, np.square(sigma_noise)))
+def predictive_std(
+    add: NodeBuilder, variance: ir.Value, sigma_noise: Array, noise_scale: ir.Value | None = None
+) -> ir.Value:
+    """(B, K) -> (B, K); sigma_noise (K,), noise_scale (B, K)."""
+    noise = np.square(sigma_noise)
+    scaled = noise if noise_scale is None else add("Mul", add("Mul", noise_scale, noise_scale), noise)
+    return add("Sqrt", add("Add", variance, scaled))
 
 
 def p_value(add: NodeBuilder, score: ir.Value, calibration_scores: Array) -> ir.Value:

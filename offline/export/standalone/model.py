@@ -17,8 +17,8 @@ from .nodes import MIN_OPSET, NodeBuilder
 FORMAT, FORMAT_VERSION = "demur-standalone", "1.0"
 PROTOBUF_LIMIT = 2**31
 BATCH = "batch"
-PER_OUTPUT = ("mean", "variance", "probabilities", "map_probabilities", "std")
-FLOAT32 = ("mean", "variance", "added_variance")
+PER_OUTPUT = ("mean", "variance", "probabilities", "map_probabilities", "std", "noise_scale")
+FLOAT32 = ("mean", "variance", "added_variance", "noise_scale")
 MEANINGS = {
     "inputs": "Examples as the network takes them.",
     "mean": "Outputs of the network: logits before any temperature, or regression means.",
@@ -34,7 +34,8 @@ MEANINGS = {
     "total": "Entropy of the probabilities, in nats.",
     "aleatoric": "Entropy of map_probabilities, at most the total, in nats.",
     "epistemic": "total - aleatoric, in nats.",
-    "std": "sqrt(v + sigma_noise^2).",
+    "std": "sqrt(v + sigma_noise^2), or sqrt(v + (sigma_noise noise_scale)^2) where there is a noise_scale.",
+    "noise_scale": "How large the noise is for this input, relative to demur.sigma_noise.",
 }
 
 
@@ -71,8 +72,8 @@ def _add_decision(graph: ir.Graph, bundle: Bundle) -> None:
     manifest, add = bundle.manifest, NodeBuilder(graph)
     given = {value.name: value for value in graph.outputs}
     rule = RejectionRule(bundle.calibration.scores, manifest.calibration.false_reject_rate)
-    features, added = given.get("feature_scores"), given.get("added_variance")
-    fields = decide(add, given["mean"], given["variance"], manifest, rule, bundle.calibration.scoring, features, added)
+    extra = [given.get(name) for name in ("feature_scores", "added_variance", "noise_scale")]
+    fields = decide(add, given["mean"], given["variance"], manifest, rule, bundle.calibration.scoring, *extra)
     graph.outputs.clear()
     for name, value in fields.items():
         value.name = name

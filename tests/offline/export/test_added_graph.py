@@ -82,7 +82,7 @@ def test_it_answers_as_torch_does_however_far_an_input_is(
     assert np.isfinite(distance).all()
     assert np.isfinite(part).all()
     if factor <= 1e10:  # the squares of others have no sum in float32
-        _, far = added.of_all(network.double(), x.double(), rows=5)
+        _, far, _ = added.of_all(network.double(), x.double(), rows=5)
         network.float()
         np.testing.assert_allclose(distance[:, 0], far, atol=2e-5)
         assert np.isfinite(variance).all()

@@ -269,11 +269,11 @@ def fitted_to(model: nn.Sequential, x: Tensor) -> AddedWeights:
 def test_the_same_from_the_network_in_one_batch_or_several_and_in_either_precision() -> None:
     model, x = network(), torch.randn(60, 3, generator=generator())
     fitted = fitted_to(model, x)
-    variance, distance = fitted.of_all(model, x, rows=7)
+    everything = fitted.of_all(model, x, rows=7)
     with torch.no_grad():
-        exact = fitted.of(model.double(), x.double())
-        single = fitted.to(x).of(model.float(), x)
-    for found, precise, rounded in zip((variance, distance), exact.T, single.T, strict=True):
+        exact, exact_psi = fitted.of(model.double(), x.double())
+        single, single_psi = fitted.to(x).of(model.float(), x)
+    for found, precise, rounded in zip(everything, (*exact.T, exact_psi), (*single.T, single_psi), strict=True):
         np.testing.assert_allclose(found, precise, rtol=1e-3, atol=1e-6)  # activations in float32
         np.testing.assert_allclose(rounded, precise, rtol=1e-3, atol=1e-5)
 
@@ -317,7 +317,7 @@ def test_both_variances_are_those_of_each_alone(case: str) -> None:
     new = 3 * torch.randn(20, 3, generator=generator(2), dtype=torch.float64)
     parts = {INPUTS: new, "2": model[:2](new).detach(), "4": model[:4](new).detach()}
     with torch.no_grad():
-        found = both.of(model, new)
+        found, psi = both.of(model, new)
     for column, (own, settings, lengths) in enumerate(
         [(layers.link, LINK_FEATURES, False), (layers.score, SCORE_FEATURES, True)]
     ):
@@ -329,4 +329,6 @@ def test_both_variances_are_those_of_each_alone(case: str) -> None:
             inputs=paths.index(INPUTS) if INPUTS in paths else None,
             generator=torch.Generator().manual_seed(_stream(0, column + 1)),
         )
-        torch.testing.assert_close(found[:, [column]], alone.of([parts[path] for path in paths]), atol=1e-10, rtol=0)
+        expected, own_psi = alone.with_projections([parts[path] for path in paths])
+        torch.testing.assert_close(found[:, [column]], expected, atol=1e-10, rtol=0)
+    torch.testing.assert_close(psi, own_psi, atol=1e-10, rtol=0)

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from demur.offline.features.coordinates import converted
 from demur.offline.features.input_noise import LEAST_EXAMPLES, MOST_OUTPUTS, InputNoise
 from tests import reference
 from tests.reference.input_noise import Array
@@ -123,6 +124,6 @@ def test_the_same_in_float32() -> None:
     psi, mean, squares = drawn(Case(60, by_feature=4.0))
     found = InputNoise.fit(psi, mean, squares, 0)
     assert found is not None
-    single = found[0].to(torch.zeros(()))(torch.tensor(psi).float(), torch.tensor(mean).float())
+    single = converted(found[0], torch.zeros(()))(torch.tensor(psi).float(), torch.tensor(mean).float())
     assert single.dtype == torch.float32
     np.testing.assert_allclose(single, found[0].of(psi, mean), rtol=1e-5)
