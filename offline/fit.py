@@ -149,8 +149,6 @@ def fit_bundle(
         if job.distributed.is_main:
             # 6. infer
             inference = infer(job, jacobian, curvature, tuning, added)
-            for note in inference.notes:
-                say(note)
             if inference.added is not None:
                 say(inference.added.chosen.explanation)
 

@@ -72,8 +72,8 @@ class Inference:
     """The posterior in float64 (`factor`), its entries in the manifest, and warnings for the user.
 
     likelihood: with the observation noise, or the temperature, that suits the posterior. eigenvalues (S,): of the
-    curvature, None where no decomposition was made. added: the posterior over added weights, if there are any. notes:
-    remarks on the search that need no action. noise_examples: how many held-out examples gave the noise, if any did.
+    curvature, None where no decomposition was made. added: the posterior over added weights, if there are any.
+    noise_examples: how many held-out examples gave the noise, if any did.
     """
 
     factor: CholeskyPosterior
@@ -82,7 +82,6 @@ class Inference:
     likelihood: Likelihood
     eigenvalues: Tensor | None
     warnings: tuple[str, ...]
-    notes: tuple[str, ...] = ()
     added: Added | None = None
     noise_examples: int | None = None
 
@@ -106,7 +105,6 @@ class _Priors:
     prior: Prior
     likelihood: Likelihood
     warnings: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
     added: tuple[Held, AddedScale] | None = None
     noise: InputNoise | None = None
 
@@ -158,9 +156,7 @@ def infer(
                 "alone; try another selection",
             )
     noise_examples = len(tuning) if config.estimates_noise else None
-    return Inference(
-        kept, metadata, prior, likelihood, eigenvalues, warnings, found.notes, posterior_added, noise_examples
-    )
+    return Inference(kept, metadata, prior, likelihood, eigenvalues, warnings, posterior_added, noise_examples)
 
 
 def needs_spectrum(config: FitConfig, size: int) -> bool:
@@ -201,7 +197,7 @@ def _search(
     choice = choose_prior(sweep, method, config.budget(-(sweep.plain_log_likelihood or 0.0)))
     prior = searched_prior(sweep, choice)
     if added is None:
-        return _Priors(prior, job.likelihood, choice.warnings, choice.notes)
+        return _Priors(prior, job.likelihood, choice.warnings)
     found = _Priors(prior, job.likelihood, choice.warnings if config.prior_precision else ())
     return _scaled(job, jacobian, added, tuning, found, _of_spectrum(spectrum, prior))
 

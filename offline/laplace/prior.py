@@ -33,8 +33,7 @@ class PriorSweep:
     """What each prior precision is worth, (G,) each: lambda `precisions` ascending, lambda_S `used`.
 
     `log_evidence` up to a constant; `log_likelihood`, mean over held-out examples in nats, and that of the network
-    without weight uncertainty, are None where no held-out data were given. bounded: whether smaller ones were left out,
-    under which outputs would spread wider than the targets (`no_wider_than_targets`).
+    without weight uncertainty, are None where no held-out data were given.
     """
 
     precisions: Array
@@ -42,7 +41,6 @@ class PriorSweep:
     log_evidence: Array
     log_likelihood: Array | None = None
     plain_log_likelihood: float | None = None
-    bounded: bool = False
 
     @property
     def ends_flat(self) -> bool:
@@ -74,7 +72,6 @@ class PriorSweep:
             self.log_evidence[start:],
             None if scores is None else scores[start:],
             self.plain_log_likelihood,
-            bounded=start > 0,
         )
 
     @property
@@ -99,8 +96,7 @@ class PriorChoice:
     """lambda `precision` and lambda_S `used`, by which method, and where it stands.
 
     `edge`: which end of the range was hit; `cost`: nats of mean held-out log-likelihood below the sweep's reference;
-    `budget`: the cost that was allowed (method "budget"); `ends_flat`: whether the smallest values tried are alike;
-    `bounded`: whether smaller ones were left out because of the targets' spread.
+    `budget`: the cost that was allowed (method "budget"); `ends_flat`: whether the smallest values tried are alike.
     """
 
     method: Method
@@ -110,26 +106,6 @@ class PriorChoice:
     cost: float | None = None
     budget: float | None = None
     ends_flat: bool = False
-    bounded: bool = False
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Notes on a search whose range ended before the budget was spent, which is no problem."""
-        if self.edge != "smallest" or self.budget is None or self.cost is None or self.cost > self.budget:
-            return ()
-        spent = f"it costs {max(self.cost, 0):.2g} of the {self.budget:g} nats allowed"
-        more = "a larger subnetwork_size leaves more uncertainty"
-        if self.bounded:
-            return (
-                f"prior precision {self.precision:.3g}: {spent}; under a smaller one these weights alone would spread "
-                "the outputs wider than the held-out targets are",
-            )
-        if self.ends_flat:
-            return (
-                f"prior precision {self.precision:.3g}: {spent}, and a smaller one would change nothing on held-out "
-                f"data: the training data determine all that these weights do there; {more}",
-            )
-        return (f"prior precision {self.precision:.3g}: the smallest that 32-bit numbers resolve; {spent}; {more}",)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -243,7 +219,6 @@ def choose_prior(sweep: PriorSweep, method: Method, budget: float = 0.0) -> Prio
         cost,
         budget if method == "budget" else None,
         sweep.ends_flat,
-        sweep.bounded,
     )
 
 

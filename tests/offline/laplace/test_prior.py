@@ -269,16 +269,12 @@ def test_the_search_goes_on_until_nothing_changes(change_below: float, end: floa
     choice = choose_prior(sweep, "budget", 0.05)
     assert choice.precision == sweep.precisions[0]
     assert choice.warnings == ()
-    (note,) = choice.notes
-    assert "of the 0.05 nats allowed" in note
-    assert "larger subnetwork_size" in note
-    assert ("would change nothing" in note) == (end > 1e-8)
 
 
 def test_a_search_that_ends_inside_its_range_has_nothing_to_say() -> None:
     choice = choose_prior(searched(1e-20), "budget", 0.002)
     assert choice.edge is None
-    assert choice.notes == choice.warnings == ()
+    assert choice.warnings == ()
 
 
 def test_weights_of_a_regression_spread_outputs_no_wider_than_the_targets() -> None:
@@ -297,8 +293,6 @@ def test_weights_of_a_regression_spread_outputs_no_wider_than_the_targets() -> N
     assert len(found.log_evidence) == kept.sum()
     choice = choose_prior(found, "budget", 5.0)
     assert choice.used == used[kept][0]
-    (note,) = choice.notes
-    assert "wider than the held-out targets" in note
     np.testing.assert_array_equal(no_wider_than_targets(sweep, spectrum, 30, noise, 1e6 * targets).used, used)
     (last,) = no_wider_than_targets(sweep, spectrum, 30, noise, 1e-6 * targets).used
     assert last == used[-1]
