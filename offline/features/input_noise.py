@@ -25,11 +25,13 @@ from torch import Tensor
 from ..runtime.arrays import Array, to_numpy
 
 FOLDS = 5
-ERRORS = 1.64  # standard errors that a gain must be: chance makes one of twenty as large
-LEAST_EXAMPLES = 50  # fewer have told noise by chance
+ERRORS = 2.33  # standard errors that a gain must be: with heavy tails, chance passes 1.64 in one case of six
+LEAST_EXAMPLES = 50  # with different inputs; fewer have told noise by chance
 RIDGES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # ascending
 SLOPE = 0.3  # of a prediction one deviation from the mean, beside |psi| <= sqrt(2)
 MOST_OUTPUTS = 64  # each has a fit of its own
+LEAST_SPREAD = 1e-4  # of predictions, relative to their mean
+DIGITS = 6  # of psi, by which inputs are alike
 STEPS, HALVINGS = 50, 30
 TINY = 1e-9  # of e^2: where most residuals are zero, nothing overflows
 CONVERGED = 1e-9  # nats an example
@@ -66,12 +68,14 @@ class InputNoise:
         """
         count, outputs = squares.shape
         known = np.isfinite(psi).all() and np.isfinite(squares).all()
-        if count < LEAST_EXAMPLES or outputs > MOST_OUTPUTS or not known:
+        different, copies = np.unique(np.round(psi, DIGITS), axis=0, return_inverse=True)
+        if len(different) < LEAST_EXAMPLES or outputs > MOST_OUTPUTS or not known:
             return None
         squares = np.maximum(squares, TINY)
-        fold = np.random.default_rng(seed).permutation(count) % FOLDS
+        fold = np.random.default_rng(seed).permutation(len(different))[copies] % FOLDS  # copies stay together
         centre, spread = mean.mean(axis=0), mean.std(axis=0)
-        factor = SLOPE / np.where(spread > 0, spread, 1.0)
+        # Of predictions far from zero, float32 keeps too few digits.
+        factor = np.where(spread > LEAST_SPREAD * np.abs(centre), SLOPE / np.maximum(spread, TINY), 0.0)
         designs = [
             np.column_stack([psi - psi.mean(axis=0), factor[k] * (mean[:, k] - centre[k]), np.ones(count)])
             for k in range(outputs)

@@ -205,16 +205,19 @@ def _search(
 def _scaled(
     job: Job, jacobian: SubnetworkJacobian, added: AddedWeights, tuning: HeldOut, found: _Priors, variances: Variances
 ) -> _Priors:
-    """With the prior variance of the added weights, and the likelihood that goes with both posteriors."""
+    """With the prior variance of the added weights, and the likelihood that goes with both posteriors.
+
+    That variance is chosen beside one noise for all: a few unusual examples with little noise would forbid it to all.
+    """
     held = held_outputs(job, jacobian, found.likelihood, added, tuning, variances)
-    noise, likelihood = None, found.likelihood
+    chosen = choose_scale(job.config, found.likelihood, held)
+    noise, likelihood = None, chosen.paid.likelihood
     if isinstance(likelihood, Regression) and job.config.estimates_noise:
         squares = np.square((held.targets - held.mean) / likelihood.noises)
         assert held.psi is not None
         noise, scale = InputNoise.fit(held.psi, held.mean, squares, job.config.seed) or (None, None)
         likelihood = with_noise_scale(likelihood, scale)
-    chosen = choose_scale(job.config, likelihood, held)
-    return replace(found, likelihood=chosen.paid.likelihood, added=(held, chosen), noise=noise)
+    return replace(found, likelihood=likelihood, added=(held, chosen), noise=noise)
 
 
 def _of_spectrum(spectrum: Spectrum, prior: Prior) -> Variances:

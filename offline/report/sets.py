@@ -20,7 +20,8 @@ def set_rows(manifest: Manifest, outcomes: Outcomes | None) -> list[tuple[str, s
     held = outcomes.calibration.correct | (scores <= conformal_quantile(np.sort(scores), LEVEL))
     counts = np.bincount(classes, minlength=manifest.outputs)
     holds = np.bincount(classes[held], minlength=manifest.outputs)
-    worst = np.argsort(holds / np.maximum(counts, 1), kind="stable")[:SHOWN]
+    shares = np.where(counts > 0, holds / np.maximum(counts, 1), 2.0)  # those without examples last
+    worst = np.argsort(shares, kind="stable")[:SHOWN]
     return [(manifest.labels[k], f"{holds[k]:,} of {counts[k]:,}", _by_class(int(counts[k]))) for k in worst]
 
 

@@ -53,7 +53,8 @@ def log_likelihood(logarithm: float, square: float) -> float:
 def row(psi: Array, mean: Array, p: Array, f: Array, k: int) -> Array:
     """Of an input, p (m,) and f (K,), for output k: features without their mean, the prediction, and a one."""
     spread = float(np.std(mean[:, k]))
-    slope = 0.3 * (f[k] - np.mean(mean[:, k])) / (spread if spread > 0 else 1.0)
+    centre = float(np.mean(mean[:, k]))
+    slope = 0.3 * (f[k] - centre) / spread if spread > 1e-4 * abs(centre) else 0.0
     return np.array([*(p - psi.mean(axis=0)), slope, 1.0])
 
 
@@ -93,9 +94,11 @@ def error_of(values: Array) -> float:
 def input_noise(psi: Array, mean: Array, squares: Array, seed: int) -> Found | None:
     """As `InputNoise.fit`."""
     count, outputs = squares.shape
-    if count < 50:
+    inputs = sorted({tuple(np.round(p, 6)) for p in psi})
+    if len(inputs) < 50:
         return None
-    fold = np.random.default_rng(seed).permutation(count) % 5
+    numbers = np.random.default_rng(seed).permutation(len(inputs)) % 5
+    fold = np.array([numbers[inputs.index(tuple(np.round(p, 6)))] for p in psi])
     rows = [np.array([row(psi, mean, psi[n], mean[n], k) for n in range(count)]) for k in range(outputs)]
     known = {ridge: [left_out(rows[k], squares[:, k], fold, ridge) for k in range(outputs)] for ridge in RIDGES}
     gains = {ridge: gain_of(each, squares) for ridge, each in known.items()}
@@ -103,7 +106,7 @@ def input_noise(psi: Array, mean: Array, squares: Array, seed: int) -> Found | N
     behind = {ridge: gains[best] - gains[ridge] for ridge in RIDGES}
     ridge = max(ridge for ridge in RIDGES if behind[ridge].mean() <= error_of(behind[ridge]))
     gain, error = float(gains[ridge].mean()), error_of(gains[ridge])
-    if gain <= 1.64 * error:
+    if gain <= 2.33 * error:
         return None
     logarithms = np.array([each[0] for each in known[ridge]]).T
     excess = [math.log(np.mean(squares[:, k] * np.exp(-logarithms[:, k]))) for k in range(outputs)]

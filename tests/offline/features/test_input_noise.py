@@ -16,7 +16,8 @@ from tests.reference.input_noise import Array
 
 @dataclass
 class Case:
-    """How log s^2 grows with the first feature and with the prediction; heavy: t-distributed residuals."""
+    """How log s^2 grows with the first feature and with the prediction; heavy: t-distributed residuals; copies: of each
+    example."""
 
     count: int
     outputs: int = 1
@@ -24,15 +25,20 @@ class Case:
     by_mean: float = 0.0
     heavy: bool = False
     unit: float = 1.0
+    zero: float = 5.0
+    copies: int = 1
 
 
 CASES = {
     "by a feature": Case(60, by_feature=2.0),
     "by the prediction": Case(60, by_mean=1.5),
     "two outputs": Case(60, outputs=2, by_feature=2.0, by_mean=0.5),
-    "heavy tails": Case(60, by_feature=2.0, heavy=True),
+    "heavy tails": Case(60, by_feature=4.0, heavy=True),
     "predictions far from zero": Case(60, by_mean=1.5, unit=1e4),
+    "predictions without digits": Case(60, by_feature=4.0, zero=1e6),
     "the same for all": Case(60),
+    "copies": Case(60, by_feature=2.0, copies=3),
+    "copies of few": Case(LEAST_EXAMPLES - 1, by_feature=4.0, copies=3),
     "too few": Case(LEAST_EXAMPLES - 1, by_feature=4.0),
 }
 
@@ -43,7 +49,8 @@ def drawn(case: Case, seed: int = 0) -> tuple[Array, Array, Array]:
     psi, mean = rng.uniform(-1, 1, (case.count, 3)), rng.normal(size=(case.count, case.outputs))
     s = np.exp((case.by_feature * psi[:, :1] + case.by_mean * mean) / 2)
     squares = np.square(s * (rng.standard_t(3, mean.shape) if case.heavy else rng.normal(size=mean.shape)))
-    return psi, case.unit * (mean + 5), squares / squares.mean(axis=0)
+    mean, squares = case.unit * (mean + case.zero), squares / squares.mean(axis=0)
+    return np.repeat(psi, case.copies, 0), np.repeat(mean, case.copies, 0), np.repeat(squares, case.copies, 0)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -78,6 +85,13 @@ def test_one_noise_for_all_is_seldom_taken_for_another() -> None:
     gains = [found[0].gain for found in taken if found is not None]
     assert len(gains) <= 5
     assert max(gains, default=0.0) < 0.05
+
+
+@pytest.mark.parametrize("copies", [2, 4])
+def test_copies_tell_no_noise(copies: int) -> None:
+    """The examples left out are not those of the fit."""
+    taken = [InputNoise.fit(*drawn(Case(60, copies=copies), seed), seed) for seed in range(20)]
+    assert sum(found is not None for found in taken) <= 5
 
 
 def test_too_many_outputs_or_numbers_that_are_not_finite_have_one_noise() -> None:

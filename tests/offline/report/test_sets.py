@@ -22,9 +22,9 @@ def test_the_classes_that_sets_hold_least_often_go_first(tmp_path: Path) -> None
     outcomes = ClassOutcomes(predicted, scores, None, classes=classes)
     few = "in every set: too few examples"
     assert set_rows(manifest, outcomes) == [
-        ("class 2", "0 of 0", few),
         ("class 1", "1 of 18", few),
         ("class 0", "400 of 400", "95 %"),
+        ("class 2", "0 of 0", few),
     ]
     assert set_rows(manifest, None) == set_rows(manifest, RegressionOutcomes(np.ones((9, 1)))) == []
     assert set_rows(manifest, ClassOutcomes(predicted, scores, None)) == []
