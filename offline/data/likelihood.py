@@ -254,7 +254,7 @@ class Regression:
 
     def std(self, variance: Array) -> Array:
         """Of the predictive, (n, K)."""
-        return predictive_std(variance, self.noises if self.noise_scale is None else self.noises * self.noise_scale)
+        return predictive_std(variance, self.noises, self.noise_scale)
 
     def check_targets(self, targets: Tensor, batch: int) -> Tensor:
         """Values (B, K) in the default precision; `ValueError` for anything else."""

@@ -122,8 +122,7 @@ def interval_columns(predictor: Predictor, prediction: Prediction, y: Array, lev
 def plain_std(predictor: Predictor, prediction: Prediction) -> Array:
     """That of the plain network's predictive, the noise alone, (B, K)."""
     assert predictor.manifest.noises is not None
-    noises, scale = np.array(predictor.manifest.noises), prediction.noise_scale
-    return predictive_std(np.zeros_like(prediction.mean), noises if scale is None else noises * scale)
+    return predictive_std(np.zeros_like(prediction.mean), np.array(predictor.manifest.noises), prediction.noise_scale)
 
 
 def _inside(low: Array, high: Array, y: Array) -> Array:

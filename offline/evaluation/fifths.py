@@ -5,7 +5,6 @@ import numpy as np
 from demur.service.inference.prediction import Prediction
 from demur.service.maths.outcomes import RegressionOutcomes
 from demur.service.maths.prediction_sets import ConformalIntervals
-from demur.service.maths.predictive import gaussian_interval
 
 from ..runtime.arrays import Array
 
@@ -14,17 +13,17 @@ LEAST_EXAMPLES = 100  # of all fifths: of fewer, chance explains whatever is fou
 
 
 def fifths_covered(
-    prediction: Prediction, targets: Array, outcomes: RegressionOutcomes | None, level: float = 0.95
+    prediction: Prediction, targets: Array, outcomes: RegressionOutcomes, level: float = 0.95
 ) -> dict[str, Array]:
     """The share of targets (n, K) that the intervals hold as they are served, by fifths of the `prediction` and of the
-    `width`, ascending, (5, K) each; nothing for few examples. outcomes: as the bundle keeps them; None: Gaussian
-    intervals."""
+    `width`, ascending, (5, K) each; nothing for few examples. outcomes: as the bundle keeps them."""
     mean, std = prediction.mean, prediction.std
     if std is None or len(prediction) < LEAST_EXAMPLES:
         return {}
-    found = None if outcomes is None else ConformalIntervals(outcomes.residuals).around(mean, std, level)
-    low, high = gaussian_interval(mean, std, level) if found is None else found
-    held = (low <= targets) & (targets <= high)
+    found = ConformalIntervals(outcomes.residuals).around(mean, std, level)
+    if found is None:
+        return {}
+    held = (found[0] <= targets) & (targets <= found[1])
     return {"prediction": _by_fifths(mean, held), "width": _by_fifths(std, held)}
 
 

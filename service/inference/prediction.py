@@ -258,9 +258,8 @@ class Predictive:
             if self.score == EPISTEMIC_STD:
                 singles = {EPISTEMIC_STD.name: epistemic_std(variance, self.noises)}
             score, _ = self.score.scored(singles)
-            scale = outputs.noise_scale
-            std = predictive_std(variance, self.noises if scale is None else self.noises * scale)
-            return found | {"score": score, "std": std, "noise_scale": scale}
+            std = predictive_std(variance, self.noises, outputs.noise_scale)
+            return found | {"score": score, "std": std, "noise_scale": outputs.noise_scale}
         probabilities = class_probabilities(mean, variance, self.temperature, self.link, self.plain_temperature)
         several = self.link == "probit-sigmoid"
         total, aleatoric, epistemic = entropy_parts(probabilities, label_entropy if several else entropy)

@@ -147,9 +147,11 @@ def entropy_parts(probabilities: Array, entropy_of: Callable[[Array], Array] = e
     return total, aleatoric, total - aleatoric
 
 
-def predictive_std(variance: Array, sigma_noise: float | Array) -> Array:
-    """sqrt(variance + sigma_noise^2): the observation noise, one number or one for each output, is added once."""
-    return np.sqrt(np.asarray(variance, np.float64) + np.square(np.asarray(sigma_noise, np.float64)))
+def predictive_std(variance: Array, sigma_noise: float | Array, noise_scale: Array | None = None) -> Array:
+    """sqrt(variance + sigma_noise^2): the observation noise, one number or one for each output, is added once;
+    noise_scale (B, K): what it is multiplied by where it depends on the input."""
+    noise: Array = np.asarray(sigma_noise, np.float64) * (1.0 if noise_scale is None else noise_scale)
+    return np.sqrt(np.asarray(variance, np.float64) + np.square(noise))
 
 
 def noise_ratios(sigma_noise: Array) -> tuple[float, Array]:

@@ -7,8 +7,6 @@ from demur.offline.evaluation.fifths import LEAST_EXAMPLES, fifths_covered
 from demur.service.inference.prediction import Prediction
 from demur.service.maths.outcomes import RegressionOutcomes
 
-Z = 1.959963984540054
-
 
 def predicted(count: int) -> tuple[Prediction, np.ndarray]:
     rng = np.random.default_rng(0)
@@ -18,16 +16,15 @@ def predicted(count: int) -> tuple[Prediction, np.ndarray]:
     return found, mean + std * rng.normal(size=mean.shape)
 
 
-@pytest.mark.parametrize("conformal", [False, True])
 @pytest.mark.parametrize("count", [LEAST_EXAMPLES, 503])
-def test_equal_a_count(count: int, conformal: bool) -> None:
+def test_equal_a_count(count: int) -> None:
     prediction, targets = predicted(count)
     assert prediction.std is not None
     residuals = np.abs(targets - prediction.mean) / prediction.std
-    found = fifths_covered(prediction, targets, RegressionOutcomes(residuals) if conformal else None)
+    found = fifths_covered(prediction, targets, RegressionOutcomes(residuals))
     sizes = [len(part) for part in np.array_split(np.arange(count), 5)]
     for k in range(2):
-        q = sorted(residuals[:, k])[int(np.ceil(0.95 * (count + 1))) - 1] if conformal else Z
+        q = sorted(residuals[:, k])[int(np.ceil(0.95 * (count + 1))) - 1]
         for name, values in (("prediction", prediction.mean), ("width", prediction.std)):
             order, start = sorted(range(count), key=lambda n: values[n, k]), 0
             for fifth, size in enumerate(sizes):
@@ -37,7 +34,8 @@ def test_equal_a_count(count: int, conformal: bool) -> None:
 
 
 def test_nothing_is_said_of_few_examples_or_of_classes() -> None:
-    assert fifths_covered(*predicted(LEAST_EXAMPLES - 1), None) == {}
-    none = np.zeros(200)
+    none, outcomes = np.zeros(200), RegressionOutcomes(np.ones((LEAST_EXAMPLES, 2)))
+    assert fifths_covered(*predicted(LEAST_EXAMPLES - 1), outcomes) == {}
     classes = Prediction(np.zeros((200, 2)), np.zeros((200, 2)), none, none, none.astype(bool))
-    assert fifths_covered(classes, none, None) == {}
+    assert fifths_covered(classes, none, outcomes) == {}
+    assert fifths_covered(*predicted(LEAST_EXAMPLES), outcomes, level=0.995) == {}

@@ -186,6 +186,8 @@ def test_softmax_of_huge_logits_neither_overflows_nor_warns() -> None:
 def test_predictive_std_adds_the_noise_once(variance: Array, sigma: float) -> None:
     expected = [[math.sqrt(v + sigma**2) for v in row] for row in variance.tolist()]
     np.testing.assert_allclose(predictive_std(variance, sigma), expected, rtol=1e-12)
+    tripled = predictive_std(variance, sigma / 3, np.full_like(variance, 3))  # where it depends on the input
+    np.testing.assert_allclose(tripled, expected, rtol=1e-6)
 
 
 @given(floats32(-(2.0**20), 2.0**20), floats32(2.0**-10, 2.0**10), st.floats(0.01, 0.999))
