@@ -277,7 +277,8 @@ def _split_held_out(job: Job, loader: Batches) -> tuple[HeldOut, HeldOut]:
     pairs = checked_batches(loader, "calibration_loader", job.device, job.takes.parts, watched)
     data = collect_held_out(pairs, job.likelihood)
     check_inputs_like(data.inputs, job.example, "calibration_loader")
-    tuning, conformal = data.split(TUNING_SHARE if config.tunes else 0.0, config.seed)
+    by_class = not isinstance(job.likelihood, Regression)
+    tuning, conformal = data.split(TUNING_SHARE if config.tunes else 0.0, config.seed, by_class)
     check_enough(len(tuning), len(conformal), config.false_reject_rate, config.tunes)
     return tuning, conformal
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from demur.service.maths.rejection import minimum_calibration_examples
 
-from ..runtime.arrays import Array
+from ..runtime.arrays import Array, to_numpy
 from ..runtime.progress import Track
 from .likelihood import Likelihood
 
@@ -31,10 +31,15 @@ class HeldOut:
         """Size in memory."""
         return sum(t.numel() * t.element_size() for t in (self.inputs, self.targets))
 
-    def split(self, share: float, seed: int) -> tuple["HeldOut", "HeldOut"]:
-        """A random share of the examples, and the rest."""
-        order = np.random.default_rng(seed).permutation(len(self))
-        return self.at(order[: round(share * len(self))]), self.at(order[round(share * len(self)) :])
+    def split(self, share: float, seed: int, by_class: bool = False) -> tuple["HeldOut", "HeldOut"]:
+        """A random share of the examples, rounded down, and the rest; by_class: with that share of each class, or of
+        each pattern of labels, to one example."""
+        order, n = np.random.default_rng(seed).permutation(len(self)), len(self)
+        chosen = np.arange(n) < int(share * n)
+        if by_class:
+            kinds = to_numpy(self.targets).reshape(n, -1)[order]
+            chosen[np.lexsort(kinds.T)] = np.diff(np.floor(share * np.arange(n + 1))) > 0
+        return self.at(order[chosen]), self.at(order[~chosen])
 
     def at(self, places: Array) -> "HeldOut":
         """The examples at these places (m,), in their order."""

@@ -52,12 +52,6 @@ class SubnetworkJacobian:
         mean, blocks = self.blocks(x)
         return mean, torch.cat([block for _, block in blocks], dim=2)
 
-    def head_input(self, x: Tensor) -> Tensor:
-        """The input (B, F) of the linear head, some of whose weights are chosen."""
-        features = probed_forward(self.model, self.plan, x).features
-        assert features is not None
-        return features.detach()
-
     def blocks(self, x: Tensor, mixing: Mixing = every_output) -> tuple[Tensor, Iterator[tuple[Parameter, Tensor]]]:
         """The mean (B, K) and, one parameter at a time in the layout's order, its block (B, K, n); with `mixing`, which
         may depend on the mean, those of M mixtures of the outputs, (B, M, n)."""

@@ -75,7 +75,7 @@ def _check_enough(data: GivenData, config: FitConfig) -> None:
     """Where the number of examples is known beforehand."""
     count = length_of(getattr(data.batches, "dataset", None) or ())
     if count:
-        tuning = round(TUNING_SHARE * count) if config.tunes else 0
+        tuning = int(TUNING_SHARE * count) if config.tunes else 0
         check_enough(tuning, count - tuning, config.false_reject_rate, config.tunes)
 
 

@@ -47,7 +47,7 @@ def rows(network: Callable[..., nn.Module], problem: Problem, examples: int, fol
     What is chosen on held-out images is chosen on the half that tunes a bundle.
     """
     model = network(0)
-    own, half = [Logits(model)], HeldOut(*problem.held_out).split(TUNING_SHARE, FitConfig().seed)[0]
+    own, half = [Logits(model)], HeldOut(*problem.held_out).split(TUNING_SHARE, FitConfig().seed, by_class=True)[0]
     held_out: Examples = (half.inputs, half.targets)
     train = problem.train[0][:examples], problem.train[1][:examples]
 

@@ -52,7 +52,7 @@ def make(outputs: int) -> tuple[SubnetworkJacobian, Tensor]:
 def test_a_split_is_disjoint_and_whole(count: int, share: float, seed: int) -> None:
     data = HeldOut(torch.arange(count).reshape(count, 1), torch.arange(count))
     first, rest = data.split(share, seed)
-    assert len(first) == round(share * count)
+    assert len(first) == math.floor(share * count)
     assert sorted(first.targets.tolist() + rest.targets.tolist()) == list(range(count))
     for part in (first, rest):
         assert torch.equal(part.inputs[:, 0], part.targets)
