@@ -16,7 +16,6 @@ from typing import Any
 import numpy.typing as npt
 
 from .format.calibration_tensors import (
-    REFERENCE_LEVELS,
     CalibrationTensors,
     calibration_from_bytes,
     calibration_to_bytes,
@@ -87,7 +86,6 @@ __all__ = [
     "OPTIONAL_FILES",
     "POSTERIOR",
     "README",
-    "REFERENCE_LEVELS",
     "REPORT",
     "REQUIRED_FILES",
     "SEAL",

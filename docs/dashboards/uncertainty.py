@@ -25,16 +25,6 @@ def _quantiles(histogram: str) -> tuple[Query, ...]:
     return tuple(Query(quantile(level, histogram), f"v{{{{version}}}} {name}") for level, name in LEVELS)
 
 
-def _deviations(title: str, quantity: str, more: str = "") -> Panel:
-    return Panel(
-        title,
-        f"Quantiles of how far it deviates; the calibration data have their quartiles at -1, 0 and 1.{more}",
-        "short",
-        _quantiles(f"demur_{quantity}_deviation"),
-        least=None,
-    )
-
-
 def _share_per_class() -> str:
     """Rejected examples of a class by all of that class; a class without examples has 0."""
     rejected = f"sum by (version, label) (increase(demur_rejections_total{{{MODEL}}}[{WINDOW}]))"
@@ -98,8 +88,6 @@ UNCERTAINTY_ROW = Row(
             _quantiles("demur_ood_p_value"),
             most=1.0,
         ),
-        _deviations("Functional variance", "functional_variance"),
-        _deviations("Predictive entropy", "predictive_entropy", " A classifier's only."),
     ),
 )
 UNCERTAINTY = Dashboard(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from demur.service.bundle import REFERENCE_LEVELS, Calibration, CalibrationTensors, ScorePart
+from demur.service.bundle import Calibration, CalibrationTensors, ScorePart
 from demur.service.bundle import Outcomes as OutcomesPart
 from demur.service.inference.predictor import Prediction
 from demur.service.maths.outcomes import Outcomes, RegressionOutcomes
@@ -67,8 +67,7 @@ class Calibrated:
 
     def tensors(self) -> CalibrationTensors:
         """The file of the bundle."""
-        reference = reference_quantiles(self.prediction)
-        return CalibrationTensors(self.rule.scores, self.outcomes, reference, self.likelihood.scoring)
+        return CalibrationTensors(self.rule.scores, self.outcomes, self.likelihood.scoring)
 
     def section(self, plain: Likelihood, names: Sequence[str] | None) -> Section:
         """In the manifest; plain: the likelihood of the network without uncertainty."""
@@ -120,14 +119,6 @@ class Calibrated:
                 f"the reject threshold {threshold:.4g} is next to the largest entropy there is, log {outputs}: hardly "
                 "anything can be rejected; the predictions are too uncertain, raise prior_precision"
             )
-
-
-def reference_quantiles(prediction: Prediction) -> dict[str, Array]:
-    """Quantiles of the service's measures on the conformal half: the reference for drift on a dashboard."""
-    quantities = {"functional_variance": prediction.variance.max(axis=1)}
-    if prediction.probabilities is not None and prediction.total is not None and not prediction.multilabel:
-        quantities["normalised_entropy"] = prediction.total / np.log(prediction.probabilities.shape[1])
-    return {name: np.quantile(values, REFERENCE_LEVELS) for name, values in quantities.items()}
 
 
 def held_out_metrics(

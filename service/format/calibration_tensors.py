@@ -3,8 +3,7 @@
 Reader and writer stand side by side so that they cannot drift. `service/BUNDLE.md` is the normative text.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,9 @@ from .manifest import Manifest
 from .manifest_parts import Calibration
 from .tensors import Tensors, read_tensors, refuse_rest, take
 
-REFERENCE_LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
-MAX_REFERENCES, MAX_REFERENCE_NAME = 100, 100
 TUNING = "tuning."
 PARTS = "part."
+UNUSED = "reference."  # quantiles that older bundles have
 CONFIDENCES, CLASSES = "confidences", "classes"
 
 Array = npt.NDArray[Any]
@@ -32,12 +30,11 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class CalibrationTensors:
-    """scores (n,) ascending; reference: quantity -> its values at `REFERENCE_LEVELS`; outcomes: those of the examples;
-    scoring: what makes the scores, None: the single score that the manifest names."""
+    """scores (n,) ascending; outcomes: those of the examples; scoring: what makes the scores, None: the single score
+    that the manifest names."""
 
     scores: Array
     outcomes: Outcomes
-    reference: Mapping[str, Array] = field(default_factory=dict)
     scoring: Scoring | None = None
 
 
@@ -54,9 +51,7 @@ def check_scoring(scoring: Scoring | None, calibration: Calibration) -> None:
 def calibration_to_bytes(tensors: CalibrationTensors) -> bytes:
     """The content of the file."""
     found = {"scores": np.asarray(tensors.scores, np.float64), **_outcome_tensors(tensors.outcomes)}
-    found |= _part_tensors(tensors.scoring)
-    found |= {f"reference.{name}": np.asarray(values, np.float64) for name, values in tensors.reference.items()}
-    return safetensors.numpy.save(found)
+    return safetensors.numpy.save(found | _part_tensors(tensors.scoring))
 
 
 def _part_tensors(scoring: Scoring | None) -> Tensors:
@@ -89,18 +84,12 @@ def _outcome_tensors(outcomes: Outcomes) -> Tensors:
 
 def calibration_from_bytes(file: Path, data: bytes, manifest: Manifest) -> CalibrationTensors:
     """What is in `data`, checked; `BundleError`."""
-    tensors = read_tensors(file, data)
+    tensors = {name: one for name, one in read_tensors(file, data).items() if not name.startswith(UNUSED)}
     scores = _ascending(file, tensors, "scores", manifest.calibration.examples)
     outcomes = _outcomes(file, tensors, scores, manifest)
-    names = [name for name in tensors if name.startswith("reference.")]
-    if len(names) > MAX_REFERENCES or max(map(len, names), default=0) > MAX_REFERENCE_NAME:
-        expected = f"at most {MAX_REFERENCES}, with names of at most {MAX_REFERENCE_NAME} characters"
-        raise BundleError(file, f"found {len(names)} tensors with reference quantiles, expected {expected}")
-    levels = (len(REFERENCE_LEVELS),)
-    reference = {name.removeprefix("reference."): take(file, tensors, name, "float64", levels) for name in names}
     scoring = _scoring(file, tensors, manifest.calibration)
     refuse_rest(file, tensors)
-    return CalibrationTensors(scores, outcomes, reference, scoring)
+    return CalibrationTensors(scores, outcomes, scoring)
 
 
 def _scoring(file: Path, tensors: Tensors, calibration: Calibration) -> Scoring:

@@ -52,7 +52,6 @@ class Predictor:
         self.path = bundle.path
         self.manifest: Manifest = bundle.manifest
         self.digest, self.manifest_sha256 = bundle.digest, bundle.manifest_sha256
-        self.reference = dict(bundle.calibration.reference)
         self.range_check = None if self.manifest.input.range is None else RangeCheck(self.manifest.input)
         self.reader = _reader_of(bundle)
         self.decision = Decision.of(bundle, _one_policy(policy, false_reject_rate))

@@ -1,7 +1,6 @@
 """The metrics of one loaded model. Its series are looked up once, not for each request."""
 
 import asyncio
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,11 +11,9 @@ from prometheus_client import Counter
 from ..batching import Batch
 from ..inference.predictor import PlainPrediction, Prediction, Predictor
 from ..maths.exchangeability import DriftTest
-from ..monitoring.array_histogram import ArrayHistogram, ArrayHistogramChild
-from ..monitoring.metrics import DEVIATIONS, FINISHING, REMOVED, SERVING, Metrics, several_processes
+from ..monitoring.metrics import FINISHING, REMOVED, SERVING, Metrics, several_processes
 from .class_counters import ClassCounters
 from .confidence_series import ConfidenceSeries
-from .deviation import Deviation
 from .drift_sample import DriftSample
 from .feedback_series import FeedbackSeries
 
@@ -54,22 +51,8 @@ class ModelMetrics:
         self._queue_rows = metrics.queue_rows.labels(*model)
         self._queue_seconds = metrics.queue_seconds.labels(*model)
         self._compute_seconds = metrics.compute_seconds.labels(*model)
-        self._open_histograms()
+        self._p_value = metrics.p_value.labels(*model)
         self._answered: list[tuple[Prediction | PlainPrediction, float]] = []
-
-    def _open_histograms(self) -> None:
-        metrics, reference = self._metrics, self._predictor.reference
-        self._p_value = metrics.p_value.labels(*self._model)
-        self._variance, self._entropy = None, None  # without quantiles to compare with
-        if "functional_variance" in reference:
-            scale = Deviation.from_quantiles(reference["functional_variance"])
-            self._variance = self._deviations(metrics.variance, scale)
-        if len(self._labels) > 1 and "normalised_entropy" in reference:
-            scale = Deviation.from_quantiles(reference["normalised_entropy"])
-            self._entropy = self._deviations(metrics.entropy, scale)
-
-    def _deviations(self, histogram: ArrayHistogram, scale: Deviation) -> ArrayHistogramChild:
-        return histogram.labels(*self._model).rescaled(scale.values_at(DEVIATIONS))
 
     def announce(self) -> None:
         """Set the model's identity and its rates; its counters start at zero."""
@@ -171,10 +154,6 @@ class ModelMetrics:
             self._drift_alarms.inc(alarms)
         self._drift_evidence.set(self.drift.evidence)
         self._p_value.observe(prediction.p_value)
-        if self._variance is not None:
-            self._variance.observe(prediction.variance.max(axis=1))
-        if self._entropy is not None and prediction.total is not None:
-            self._entropy.observe(prediction.total / math.log(len(self._labels)))
 
     def _count_plain(self, prediction: PlainPrediction) -> None:
         assert self._degraded is not None

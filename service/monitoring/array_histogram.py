@@ -68,26 +68,22 @@ class ArrayHistogram(Collector):
 
 
 class ArrayHistogramChild:
-    """The histogram of one set of labels: `bounds` as the samples name them, `cuts` the same in the unit of the values.
+    """The histogram of one set of labels: `names` of the `bounds` in the samples.
 
     `buckets`: the number of values up to each bound, and beyond the last one; `total`: their sum.
     """
 
-    def __init__(self, bounds: Sequence[str], cuts: Sequence[float], buckets: Sequence[Any], total: Any) -> None:
-        self._bounds, self._cuts, self._cuts_array = bounds, cuts, np.array(cuts)
+    def __init__(self, names: Sequence[str], bounds: Sequence[float], buckets: Sequence[Any], total: Any) -> None:
+        self._names, self._bounds, self._bounds_array = names, bounds, np.array(bounds)
         self._buckets, self.total = buckets, total
-
-    def rescaled(self, cuts: Sequence[float]) -> "ArrayHistogramChild":
-        """The same histogram, for values in another unit: `cuts` are its bounds in this unit, ascending."""
-        return ArrayHistogramChild(self._bounds, cuts, self._buckets, self.total)
 
     def observe(self, found: npt.NDArray[Any]) -> None:
         """Add every value, (B,)."""
         if len(found) <= FEW:
             for one in found.tolist():
-                self._buckets[bisect.bisect_left(self._cuts, one)].inc(1)
+                self._buckets[bisect.bisect_left(self._bounds, one)].inc(1)
         else:
-            counts = np.bincount(np.searchsorted(self._cuts_array, found)).tolist()
+            counts = np.bincount(np.searchsorted(self._bounds_array, found)).tolist()
             for bucket, count in zip(self._buckets, counts, strict=False):
                 if count:
                     bucket.inc(count)
@@ -96,4 +92,4 @@ class ArrayHistogramChild:
 
     def cumulative(self) -> list[tuple[str, float]]:
         """Each bound with the number of values at or below it."""
-        return [*zip(self._bounds, itertools.accumulate(one.get() for one in self._buckets), strict=True)]
+        return [*zip(self._names, itertools.accumulate(one.get() for one in self._buckets), strict=True)]

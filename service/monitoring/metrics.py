@@ -18,9 +18,6 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 MODEL = ("model", "version")
 # Conformal p-values are uniform on unchanged data, whatever the model.
 P_VALUES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-# Of deviations, whose quartiles on the calibration data are -1, 0 and 1.
-_BEYOND = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 10.0, 20.0, 50.0, 100.0, 1000.0)
-DEVIATIONS = (*(-bound for bound in reversed(_BEYOND)), 0.0, *_BEYOND)
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 # Every code of a refusal. Their series start at zero: a rate over a series that begins with its first error misses
 # that error.
@@ -150,11 +147,8 @@ class Metrics:
         )
         self.compute_seconds = self._histogram("compute_seconds", "Computing one batch.", SECONDS, *MODEL)
         self.queue_seconds = self._histogram("queue_seconds", "Waiting for a free compute thread.", SECONDS, *MODEL)
-        self.p_value = self._of_model(
-            "ood_p_value", "Conformal p-value of the score; uniform from 0 to 1 on unchanged data.", P_VALUES
-        )
-        self.variance = self._deviation("functional_variance", "largest output variance of an example")
-        self.entropy = self._deviation("predictive_entropy", "predictive entropy")
+        text = "Conformal p-value of the score; uniform from 0 to 1 on unchanged data."
+        self.p_value = ArrayHistogram("demur_ood_p_value", text, MODEL, P_VALUES, self.registry)
 
     def _estimated_accuracy(self) -> None:
         self.decided_examples = self._counter(
@@ -205,17 +199,6 @@ class Metrics:
     def _histogram(self, name: str, help_text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
         return Histogram(f"demur_{name}", help_text, labels, buckets=buckets, registry=self.registry)
 
-    def _of_model(self, name: str, help_text: str, bounds: tuple[float, ...]) -> ArrayHistogram:
-        return ArrayHistogram(f"demur_{name}", help_text, MODEL, bounds, self.registry)
-
-    def _deviation(self, name: str, quantity: str) -> ArrayHistogram:
-        """Of a quantity whose unit and size differ from model to model."""
-        text = (
-            f"How far the {quantity} is from its median m on the calibration data: (x - m) / (upper quartile - m) for "
-            "x >= m, (x - m) / (m - lower quartile) below; none without these quantiles in the bundle."
-        )
-        return self._of_model(f"{name}_deviation", text, DEVIATIONS)
-
     @property
     def descriptions(self) -> tuple[Gauge, ...]:
         """Gauges that describe a model by name and version; removed as soon as it stops serving."""
@@ -230,8 +213,7 @@ class Metrics:
     def measurements(self) -> tuple[Counter | Gauge | Histogram | ArrayHistogram, ...]:
         """Measurements with a model's name and version as their only labels."""
         work = (self.queue_rows, self.queue_seconds, self.compute_seconds)
-        outputs = (self.p_value, self.variance, self.entropy, self.out_of_range)
-        return (*work, *outputs, self.drift_evidence, self.drift_alarms)
+        return (*work, self.p_value, self.out_of_range, self.drift_evidence, self.drift_alarms)
 
     def expect(self, predict_routes: Iterable[str]) -> None:
         """Start the series of predictions, and of every error, at zero."""

@@ -35,8 +35,6 @@ ANSWERS = (
     "Estimated accuracy",
     "Out-of-distribution score",
     "Conformal p-value",
-    "Functional variance",
-    "Predictive entropy",
     "Top prob",
 )
 # Nor have accuracies and errors where no label came.

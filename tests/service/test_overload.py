@@ -119,7 +119,7 @@ def test_past_its_budget_a_request_gets_the_plain_network_s_answer(slow: Slow) -
         assert metric(text, "demur_predictions_total", degraded="false") == 1  # the first
         assert metric(text, "demur_predictions_total", degraded="true", label=found["label"]) > 0
         assert metric(text, "demur_predictions_total", degraded="true") == 2
-        assert metric(text, "demur_functional_variance_deviation_bucket", le="+Inf") == 1
+        assert metric(text, "demur_ood_p_value_bucket", le="+Inf") == 1
 
 
 def test_the_plain_network_s_answer_of_a_regression(regression: Synthetic) -> None:

@@ -121,6 +121,6 @@ def write_added(
         folder / "bundle",
         manifest=manifest,
         model=model_bytes(added_graph(synthetic, by_input=by_input)),
-        calibration=CalibrationTensors(SCORES, even_outcomes(SCORES, 3, regression), {}, scoring),
+        calibration=CalibrationTensors(SCORES, even_outcomes(SCORES, 3, regression), scoring),
     )
     return dataclasses.replace(synthetic, path=folder / "bundle", manifest=manifest)

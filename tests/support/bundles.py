@@ -34,7 +34,6 @@ from tests.support.manifests import slow_threshold as slow_threshold
 
 Array = npt.NDArray[Any]
 IR_VERSION = 10
-LEVELS = 5
 
 
 @dataclass(frozen=True)
@@ -178,18 +177,13 @@ def write_linear(
         several=several,
         **changes,
     )
-    levels = np.linspace(0.1, 0.9, LEVELS)
     write_bundle(
         out,
         manifest,
         model=model_bytes(linear_graph(weight, bias, indices, spec.shape, posterior)),
         posterior=posterior,
         subnetwork_indices=indices,
-        calibration=CalibrationTensors(
-            scores,
-            even_outcomes(scores, outputs, regression, several),
-            {"functional_variance": levels * high, "normalised_entropy": levels},
-        ),
+        calibration=CalibrationTensors(scores, even_outcomes(scores, outputs, regression, several)),
         tokenizer=tokenizer,
     )
     return Synthetic(out, manifest, weight, bias, posterior, indices, scores)

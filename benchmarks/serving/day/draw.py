@@ -20,7 +20,7 @@ UNITS = {
     "Latency of predictions": "ms",
     "Examples by version": "examples per second",
     "Reject rate": "share of examples",
-    "Functional variance": "deviation (quartiles at ±1)",
+    "Conformal p-value": "p-value",
     "Evidence of drift": "log10 of the martingale",
     "Estimated accuracy": "share of examples",
     "Labelled examples": "labels in 30 minutes",
@@ -30,7 +30,7 @@ UNITS = {
 # Of panels with many lines, those that tell most.
 CHOSEN = {
     "Reject rate": r"v\d (rejected|by design)",
-    "Functional variance": r"v\d p50",
+    "Conformal p-value": r"v\d p50",
     "Evidence of drift": r"v\d evidence",
     "Estimated accuracy": r"v\d (accepted|held out, at least)",
     "Labelled examples": r"v\d (accepted|rejected)",

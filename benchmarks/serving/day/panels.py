@@ -15,7 +15,7 @@ EVERY = 5  # minutes between two points
 VARIABLES = {"$__rate_interval": "6m", "$window": "30m", "$job": JOB, "$instance": ".+", "$model": "digits"}
 SHOWN = {
     "health": ("Requests by status", "Errors by reason", "Latency of predictions"),
-    "uncertainty": ("Examples by version", "Reject rate", "Functional variance"),
+    "uncertainty": ("Examples by version", "Reject rate", "Conformal p-value"),
     "drift": (
         "Evidence of drift",
         "Estimated accuracy",

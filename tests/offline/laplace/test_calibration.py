@@ -13,7 +13,7 @@ from demur.offline.data.held_out import HeldOut, check_enough, collect_held_out
 from demur.offline.data.likelihood import Classification, Regression
 from demur.offline.jacobian.jacobian import SubnetworkJacobian
 from demur.offline.jacobian.plan import make_jacobian
-from demur.offline.laplace.calibrated import held_out_metrics, reference_quantiles
+from demur.offline.laplace.calibrated import held_out_metrics
 from demur.offline.laplace.calibration import predict_held_out
 from demur.offline.laplace.posterior import factor
 from demur.offline.network.model_copy import private_copy
@@ -167,35 +167,3 @@ def test_the_plain_network_is_given_its_own_noise() -> None:
     mean, variance, targets = np.zeros((2, 1)), np.full((2, 1), 3.0), np.array([[2.0], [-2.0]])
     found = held_out_metrics(mean, variance, targets, Regression(1, 1.0), Regression(1, 2.0))
     assert found["calibration_log_likelihood"] == pytest.approx(found["calibration_log_likelihood_map"])
-
-
-# --------------------------------------------------------------------------- temperature
-
-
-# --------------------------------------------------------------------------- reference quantiles
-
-
-def quantile(values: list[float], level: float) -> float:
-    """Linear between the order statistics."""
-    ordered = sorted(values)
-    place = level * (len(ordered) - 1)
-    low = math.floor(place)
-    return ordered[low] + (place - low) * (ordered[min(low + 1, len(ordered) - 1)] - ordered[low])
-
-
-@pytest.mark.parametrize("sigma", [None, 0.3])
-def test_reference_quantiles(sigma: float | None) -> None:
-    rng = np.random.default_rng(1)
-    mean, variance = rng.normal(size=(12, 3)), rng.uniform(0.1, 2, (12, 3))
-    prediction = (Classification(3) if sigma is None else Regression(3, sigma)).predict(mean, variance)
-    found = reference_quantiles(prediction)
-    expected = {"functional_variance": [max(row) for row in variance]}
-    if sigma is None:
-        p = np.exp(mean / reference.probit_divisor(variance))
-        p /= p.sum(axis=1, keepdims=True)
-        entropies = [-sum(value * math.log(value) for value in row) for row in p]
-        expected |= {"normalised_entropy": [e / math.log(3) for e in entropies]}
-    assert found.keys() == expected.keys()
-    for name, values in expected.items():
-        levels = [quantile(values, level) for level in (0.05, 0.25, 0.5, 0.75, 0.95)]
-        np.testing.assert_allclose(found[name], levels, rtol=1e-5)

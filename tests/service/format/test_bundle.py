@@ -18,7 +18,6 @@ from demur.service.bundle import (
     MANIFEST,
     POSTERIOR,
     README,
-    REFERENCE_LEVELS,
     SEAL,
     CholeskyPosterior,
     pack_lower_triangle,
@@ -26,7 +25,7 @@ from demur.service.bundle import (
     unpack_lower_triangle,
     write_bundle,
 )
-from tests.support.bundles import LEVELS, Synthetic
+from tests.support.bundles import Synthetic
 from tests.support.tamper import (
     Change,
     contents,
@@ -57,9 +56,6 @@ def test_a_bundle_comes_back_as_it_was_written(any_bundle: Synthetic) -> None:
     assert all(a.dtype == np.float32 for a in vars(bundle.posterior).values() if isinstance(a, np.ndarray))
     assert bundle.subnetwork_indices.dtype == np.int64
     assert bundle.calibration.scores.dtype == np.float64
-    assert set(bundle.calibration.reference) == {"functional_variance", "normalised_entropy"}
-    assert all(values.shape == (len(REFERENCE_LEVELS),) for values in bundle.calibration.reference.values())
-    assert len(REFERENCE_LEVELS) == LEVELS
 
 
 def test_the_manifest_states_size_and_hash_of_every_other_file(any_bundle: Synthetic) -> None:
@@ -126,12 +122,7 @@ def without(name: str) -> Change:
     return lambda loaded: loaded.__delitem__(name)
 
 
-FACTOR, INDICES, SCORES, QUANTILES = (
-    "scale_tril_packed",
-    "subnetwork_indices",
-    "scores",
-    "reference.functional_variance",
-)
+FACTOR, INDICES, SCORES = "scale_tril_packed", "subnetwork_indices", "scores"
 LAST = np.iinfo(np.int64).max
 WRONG_TENSORS: dict[str, tuple[str, Change, str]] = {
     "factor NaN": (POSTERIOR, setter(FACTOR, 1, np.nan), "'scale_tril_packed': found NaN or infinity"),
@@ -165,12 +156,6 @@ WRONG_TENSORS: dict[str, tuple[str, Change, str]] = {
     "scores short": (CALIBRATION, swap(SCORES, lambda a: a[1:]), "found shape (39,), expected (40,)"),
     "scores missing": (CALIBRATION, without(SCORES), "tensor 'scores' is missing"),
     "threshold differs": (CALIBRATION, setter(SCORES, slice(None), np.arange(40.0)), ""),
-    "quantiles NaN": (
-        CALIBRATION,
-        setter(QUANTILES, 0, np.nan),
-        "'reference.functional_variance': found NaN or infinity",
-    ),
-    "quantiles short": (CALIBRATION, swap(QUANTILES, lambda a: a[1:]), "found shape (4,), expected (5,)"),
     "calibration extra": (CALIBRATION, lambda loaded: loaded.update(extra=np.zeros(2)), "unexpected tensor 'extra'"),
 }
 
@@ -184,12 +169,10 @@ def test_wrong_tensors_are_refused_though_their_hashes_are_right(folder: Path, c
     refusal(folder, MANIFEST if case == "threshold differs" else file, message)
 
 
-@pytest.mark.parametrize(("count", "length"), [(101, 1), (1, 101)])
-def test_more_references_than_a_service_has_time_series_for_are_refused(folder: Path, count: int, length: int) -> None:
-    quantiles = np.zeros(5)
-    more = {f"reference.{str(i).zfill(length)}": quantiles for i in range(count)}
-    put_tensors(folder, CALIBRATION, tensors(folder, CALIBRATION) | more)
-    refusal(folder, CALIBRATION, "tensors with reference quantiles, expected at most 100")
+def test_the_reference_quantiles_of_older_bundles_are_ignored(folder: Path) -> None:
+    older = tensors(folder, CALIBRATION) | {"reference.functional_variance": np.zeros(5)}
+    put_tensors(folder, CALIBRATION, older)
+    np.testing.assert_array_equal(read_bundle(folder).calibration.scores, older[SCORES])
 
 
 def test_no_scores_at_all_are_refused(folder: Path) -> None:

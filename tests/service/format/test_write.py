@@ -144,7 +144,7 @@ def test_a_failure_leaves_everything_as_it_was(folder: Path, exists: bool, error
     assert listing(folder.parent) == around
 
 
-@pytest.mark.parametrize("part", ["model", "posterior", "reference"])
+@pytest.mark.parametrize("part", ["model", "posterior", "calibration"])
 def test_unwritable_parts_leave_everything_as_it_was(folder: Path, part: str) -> None:
     before = contents(folder)
     with pytest.raises((TypeError, ValueError, AttributeError, IndexError)):

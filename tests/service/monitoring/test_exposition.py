@@ -57,7 +57,4 @@ def test_openmetrics_is_strictly_that_and_says_the_same(classification: Syntheti
     families = list(openmetrics.text_string_to_metric_families(gzip.decompress(found).decode()))
     names = {(one.name, tuple(sorted(one.labels.items()))) for family in families for one in family.samples}
     assert {name for name in names if not name[0].startswith(MOVING)} == samples(text).keys()
-    assert {family.name for family in families if family.type == "histogram"} > {
-        "demur_ood_p_value",
-        "demur_functional_variance_deviation",
-    }
+    assert "demur_ood_p_value" in {family.name for family in families if family.type == "histogram"}

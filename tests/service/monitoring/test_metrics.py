@@ -2,7 +2,6 @@
 
 import ast
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,10 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 import demur.service
-from demur.service.bundle import read_bundle
 from demur.service.http.errors import HTTP_CODES
 from demur.service.inference.predictor import Prediction, Predictor
 from demur.service.monitoring.metrics import ERROR_REASONS
-from tests.support.bundles import Synthetic, rewrite
+from tests.support.bundles import Synthetic
 from tests.support.client import Client, serving
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -92,7 +90,6 @@ def test_series_of_the_model_start_at_zero(fresh: Client, classification: Synthe
 
 WORK = "demur_compute_seconds"
 REJECTIONS = "demur_rejections_total"
-HISTOGRAMS = ("ood_p_value", "predictive_entropy_deviation", "functional_variance_deviation")
 
 
 def test_predictions_are_counted_example_by_example(fresh: Client, classification: Synthetic) -> None:
@@ -109,8 +106,7 @@ def test_predictions_are_counted_example_by_example(fresh: Client, classificatio
         found = value(samples, REJECTIONS, model=model, version="1", reason="score", label=name)
         assert found == np.count_nonzero(prediction.rejected[labels == k])
     assert prediction.rejected.any()
-    for name in HISTOGRAMS:
-        assert value(samples, f"demur_{name}_bucket", model=model, version="1", le="+Inf") == 25
+    assert value(samples, "demur_ood_p_value_bucket", model=model, version="1", le="+Inf") == 25
     for name in ("compute_seconds", "queue_seconds"):
         assert value(samples, f"demur_{name}_count", model=model, version="1") == 2
     check_values(samples, model, prediction)
@@ -122,38 +118,6 @@ def check_values(samples: Samples, model: str, prediction: Prediction) -> None:
     for (name, labels), count in samples.items():
         if name == "demur_ood_p_value_bucket" and ("model", model) in labels:
             assert count == np.count_nonzero(prediction.p_value <= float(dict(labels)["le"]))
-
-
-def test_deviations_are_those_from_the_median_of_the_calibration_data(classification: Synthetic) -> None:
-    predictor = Predictor.load(classification.path)
-    prediction = predictor.predict(inputs := draw(classification, 25))
-    assert prediction.total is not None
-    with serving(predictor) as client:
-        assert client.predict({"inputs": inputs.tolist()}).status_code == 200
-        samples = scrape(client)
-    served = {
-        "functional_variance": (prediction.variance.max(axis=1), predictor.reference["functional_variance"]),
-        "predictive_entropy": (prediction.total / np.log(3), predictor.reference["normalised_entropy"]),
-    }
-    for quantity, (values, (_, low, median, high, _)) in served.items():
-        above = values >= median
-        deviations = (values - median) / np.where(above, high - median, median - low)
-        buckets = {
-            float(dict(labels)["le"]): count
-            for (name, labels), count in samples.items()
-            if name == f"demur_{quantity}_deviation_bucket"
-        }
-        assert {-1.0, 0.0, 1.0} < buckets.keys()
-        for bound, count in buckets.items():
-            assert count == np.count_nonzero(deviations <= bound), (quantity, bound)
-
-
-def test_without_reference_quantiles_there_are_no_deviations(classification: Synthetic, tmp_path: Path) -> None:
-    calibration = replace(read_bundle(classification.path).calibration, reference={})
-    with serving(Predictor.load(rewrite(classification.path, tmp_path / "bundle", calibration=calibration))) as client:
-        assert client.predict({"inputs": draw(classification, 25).tolist()}).status_code == 200
-        names = {name for name, _ in scrape(client)}
-    assert {f"demur_{name}_bucket" for name in HISTOGRAMS} & names == {"demur_ood_p_value_bucket"}
 
 
 def test_a_regression_is_counted_under_one_label(regression: Synthetic) -> None:
