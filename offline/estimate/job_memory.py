@@ -38,7 +38,7 @@ def _plan(job: Job, size: int, indices: Tensor, held_bytes: int, reach: Tensor |
         job.device,
         indices=indices.to(job.device),
         diagonal=None if reach is None else _differentiated(job, reach),
-        matrix_steps=_matrix_steps(job, size),
+        matrix_steps=_matrix_steps(job),
         held_bytes=held_bytes + added_bytes(job),
         head=job.head,
     )
@@ -49,9 +49,9 @@ def _differentiated(job: Job, reach: Tensor) -> Tensor | None:
     return reach if strategy_of(job.config.selection).diagonal else None
 
 
-def _matrix_steps(job: Job, size: int) -> dict[str, MatrixStep]:
+def _matrix_steps(job: Job) -> dict[str, MatrixStep]:
     """The matrix operations on H_S after the pass over the data."""
     steps: dict[str, MatrixStep] = {}
-    if needs_spectrum(job.config, size):
+    if needs_spectrum(job.config):
         steps["eigenvalues"] = torch.linalg.eigh
     return steps | {"factor": factor}

@@ -97,8 +97,3 @@ def coverage_band(examples: int, level: float, confidence: float = 0.99) -> tupl
     tail = (1 - confidence) / 2
     inside = counts[(below > tail) & (above > tail)]
     return float(inside[0] / examples), float(inside[-1] / examples)
-
-
-def effective_dimension(eigenvalues: Array, prior_precision: float) -> float:
-    """sum_i e_i / (e_i + lambda_S): how many directions the data determine rather than the prior (MacKay 1992)."""
-    return float((eigenvalues / (eigenvalues + prior_precision)).sum())

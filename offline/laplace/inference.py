@@ -34,9 +34,6 @@ from .prior import (
     sweep_prior,
 )
 
-# Where nothing else asks for it, a decomposition only for the report's picture is not worth S^3 work.
-PICTURED_SIZE = 4096
-
 
 @dataclass(frozen=True)
 class Added:
@@ -71,16 +68,14 @@ def _noise_part(noise: InputNoise) -> InputNoisePart:
 class Inference:
     """The posterior in float64 (`factor`), its entries in the manifest, and warnings for the user.
 
-    likelihood: with the observation noise, or the temperature, that suits the posterior. eigenvalues (S,): of the
-    curvature, None where no decomposition was made. added: the posterior over added weights, if there are any.
-    noise_examples: how many held-out examples gave the noise, if any did.
+    likelihood: with the observation noise, or the temperature, that suits the posterior. added: the posterior over
+    added weights, if there are any. noise_examples: how many held-out examples gave the noise, if any did.
     """
 
     factor: CholeskyPosterior
     posterior: Posterior
     prior: Prior
     likelihood: Likelihood
-    eigenvalues: Tensor | None
     warnings: tuple[str, ...]
     added: Added | None = None
     noise_examples: int | None = None
@@ -145,7 +140,6 @@ def infer(
             "no weights were added: the network calls no Linear layer or convolution whose input can be read, so "
             "nothing tells how far an input is from the training data; build its layers from torch.nn modules",
         )
-    eigenvalues = None if spectrum is None else spectrum.values
     posterior_added = None
     if added is not None and held is not None and chosen is not None:
         posterior_added = Added(replace(added, gate=held.gate.scaled(chosen.scale), noise=found.noise), chosen)
@@ -156,16 +150,16 @@ def infer(
                 "alone; try another selection",
             )
     noise_examples = len(tuning) if config.estimates_noise else None
-    return Inference(kept, metadata, prior, likelihood, eigenvalues, warnings, posterior_added, noise_examples)
+    return Inference(kept, metadata, prior, likelihood, warnings, posterior_added, noise_examples)
 
 
-def needs_spectrum(config: FitConfig, size: int) -> bool:
-    """Whether the curvature of S weights is decomposed: to search, or where it costs little."""
-    return not isinstance(config.prior_precision, float) or config.estimates_noise or size <= PICTURED_SIZE
+def needs_spectrum(config: FitConfig) -> bool:
+    """Whether the curvature is decomposed, to search."""
+    return not isinstance(config.prior_precision, float) or config.estimates_noise
 
 
 def _spectrum(job: Job, ggn: Tensor) -> Spectrum | None:
-    if not needs_spectrum(job.config, len(ggn)):
+    if not needs_spectrum(job.config):
         return None
     return one_step(job.track, "Eigenvalues", lambda: Spectrum.of(ggn))
 

@@ -69,7 +69,7 @@ def _variances(fitted: Fitted) -> Graph:
 
 
 def _report(manifest: Manifest, fitted: Fitted) -> bytes:
-    values, calibrated = fitted.inference.eigenvalues, fitted.calibrated
+    calibrated = fitted.calibrated
     return report_html(
         ReportData(
             manifest=manifest,
@@ -79,7 +79,6 @@ def _report(manifest: Manifest, fitted: Fitted) -> bytes:
             features=calibrated.outputs.features,
             noise_scale=calibrated.outputs.noise_scale,
             targets=calibrated.targets,
-            eigenvalues=None if values is None else values.numpy(),
             outcomes=calibrated.outcomes,
             inputs=to_numpy(calibrated.data.inputs) if manifest.input.image else None,
         )

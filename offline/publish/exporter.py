@@ -10,7 +10,6 @@ import torch
 from demur.service.bundle import RejectedShare, Verification
 
 from ..data.typical_rows import Rows
-from ..export.differing_operator import differing_operator
 from ..export.graph import export_variance
 from ..export.verify import Truth, VerificationError, verify
 from ..job import Job
@@ -78,16 +77,14 @@ class OnnxExporter:
 
 
 def _where(every: EveryExample, job: Job) -> str:
-    """Which held-out examples are far off, and the operator that makes them so; nothing where none is."""
+    """Which held-out examples are far off; nothing where none is."""
     far = np.flatnonzero(every.off > FAR)
     if not len(far):
         return ""
     order = np.random.default_rng(job.config.seed).permutation(len(every.off))  # as they were split
-    operator = differing_operator(job.network, every.at(far[:VERIFY_EXAMPLES]))
-    cause = "" if operator is None else f"; the operator {operator} gives other numbers in ONNX: replace it"
     return (
         f". The mean differs for {len(far)} of {len(every.off)} held-out examples, the first of them number "
-        f"{order[far].min()} of calibration_loader, counted from 0{cause}"
+        f"{order[far].min()} of calibration_loader, counted from 0"
     )
 
 

@@ -28,7 +28,6 @@ from .bought import bought_rows
 from .certified import certified_rows
 from .examples import Examples, example_groups
 from .figures import coverage_picture, rejection_picture, reliability_picture, residual_picture, score_picture
-from .fit_figures import prior_picture, spectrum_picture
 from .foreign import foreign_rows
 from .sets import set_rows
 from .style import Picture
@@ -42,12 +41,10 @@ class ReportData:
 
     mean, variance (n, K) and targets (n,) class numbers or (n, K) values or labels: the held-out examples that set the
     threshold, all three or none. scores: theirs, (n,) in any order; by default computed from mean and variance.
-    eigenvalues (S,): of the curvature over the chosen weights as it stands in the posterior precision (regression:
-    divided by sigma_noise^2), without the prior. scoring: what makes the scores; by default the single score that the
-    manifest names. outcomes: how held-out examples turned out, as the bundle keeps it. features: the feature scores of
-    the same examples, (n,) by name. inputs (n, *shape): theirs, shown where they are images. noise_scale (n, K): where
-    the noise depends on the input. Raises `ValueError` for
-    arrays that do not fit together or are not finite.
+    scoring: what makes the scores; by default the single score that the manifest names. outcomes: how held-out examples
+    turned out, as the bundle keeps it. features: the feature scores of the same examples, (n,) by name. inputs (n,
+    *shape): theirs, shown where they are images. noise_scale (n, K): where the noise depends on the input. Raises
+    `ValueError` for arrays that do not fit together or are not finite.
     """
 
     manifest: Manifest
@@ -55,7 +52,6 @@ class ReportData:
     variance: Array | None = None
     targets: Array | None = None
     scores: Array | None = None
-    eigenvalues: Array | None = None
     scoring: Scoring | None = None
     outcomes: Outcomes | None = None
     features: Mapping[str, Array] = field(default_factory=dict)
@@ -74,7 +70,6 @@ class ReportData:
         _check("targets", self.targets, (count, *row))
         _check("scores", self.scores, (count,))
         _check("inputs", self.inputs, (count, *self.manifest.input.shape), finite=False)  # many, and looked at before
-        _check("eigenvalues", self.eigenvalues, (self.manifest.subnetwork_size,))
 
 
 def _check(name: str, array: Array | None, shape: tuple[int | None, ...], finite: bool = True) -> None:
@@ -125,7 +120,6 @@ def report_html(data: ReportData) -> bytes:
         selection=selection_rows(manifest),
         parameters=parameter_rows(manifest),
         prior=prior_rows(manifest),
-        prior_picture=None if manifest.prior.tried is None else prior_picture(manifest.prior, manifest.prior.tried),
         rejecting=rejecting,
         examples=[] if held_out is None else held_out.examples,
         calibration=[] if held_out is None else held_out.pictures,
@@ -136,7 +130,6 @@ def report_html(data: ReportData) -> bytes:
         added=added_rows(manifest),
         bought=bought_rows(manifest),
         posterior=posterior_rows(manifest),
-        spectrum=None if data.eigenvalues is None else spectrum_picture(data.eigenvalues, manifest.prior.used),
         verification=verification_rows(manifest),
         metrics={name.replace("_", " "): number(value) for name, value in sorted(manifest.metrics.items())},
     )

@@ -8,7 +8,7 @@ import pytest
 from torch.onnx._internal.exporter import _registration
 
 import demur.offline.fit
-from demur.offline.report import figures, fit_figures
+from demur.offline.report import figures
 from tests.support.small_fit import skip_export
 
 
@@ -34,8 +34,7 @@ def short_fits() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(demur.offline.fit, "check_whole_way", lambda *_: None)
-        for module in (figures, fit_figures):
-            patch.setattr(module, "render", lambda *_: "data:,")
+        patch.setattr(figures, "render", lambda *_: "data:,")
         yield
 
 

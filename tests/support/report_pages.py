@@ -99,8 +99,7 @@ def make_data(task: Any = "classification", n: int = 120, **changes: Any) -> Rep
     rng = np.random.default_rng(5)
     mean, variance = 2 * rng.normal(size=(n, 3)), rng.uniform(0.1, 3, (n, 3))
     targets: np.ndarray = rng.integers(0, 3, n) if task == "classification" else mean + rng.normal(size=(n, 3))
-    eigenvalues = np.array([0.0, 1e-3, 0.1, 1.0, 5.0, 40.0])
-    data = ReportData(report_manifest(task), mean, variance, targets, eigenvalues=eigenvalues)
+    data = ReportData(report_manifest(task), mean, variance, targets)
     return dataclasses.replace(data, **changes)
 
 

@@ -12,7 +12,6 @@ from demur.offline.evaluation.diagnostics import (
     ECE_BINS,
     coverage_band,
     coverage_curve,
-    effective_dimension,
     equal_mass,
     rejection_curve,
     reliability,
@@ -86,14 +85,6 @@ def test_coverage_counts_targets_within_the_quantiles() -> None:
     half = [statistics.NormalDist().inv_cdf((1 + level) / 2) for level in levels]
     expected = [float((np.abs(y - mean) <= z * std).mean()) for z in half]
     np.testing.assert_allclose(coverage_curve(mean, std, y, levels), expected)
-
-
-def test_effective_dimension_is_the_trace_of_the_share_of_the_data() -> None:
-    a = np.random.default_rng(2).normal(size=(9, 5))
-    h, prior = a.T @ a, 0.7
-    expected = float(np.trace(h @ np.linalg.inv(h + prior * np.eye(5))))
-    assert effective_dimension(np.linalg.eigvalsh(h), prior) == pytest.approx(expected)
-    assert math.isclose(effective_dimension(np.zeros(5), prior), 0.0)
 
 
 @given(SEEDS, st.integers(1, 60), st.integers(1, 30))

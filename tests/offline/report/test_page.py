@@ -7,7 +7,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
-from demur.offline.evaluation.diagnostics import effective_dimension, expected_calibration_error
+from demur.offline.evaluation.diagnostics import expected_calibration_error
 from demur.offline.report.page import report_html
 from demur.service.inference.graph import GraphOutputs
 from demur.service.inference.prediction import Predictive
@@ -101,7 +101,7 @@ def test_bars_are_shares_of_the_largest(classification: Page) -> None:
 
 
 def test_classification_figures_and_their_numbers(classification: Page) -> None:
-    figures = {"Reliability", "Rejection", "Scores", "Values tried", "Spectrum of the curvature"}
+    figures = {"Reliability", "Rejection", "Scores"}
     assert figures <= titles(classification)
     data = make_data()
     assert data.mean is not None
@@ -128,11 +128,3 @@ def test_regression_figures_and_their_numbers(written: dict[str, bytes]) -> None
     alts = " ".join(image["alt"] or "" for image in page.all("img"))
     assert f"holds {inside:.1f} % of held-out targets" in alts
     assert f"95 % interval {inside:.3g} %" in page.text("dt", "dd").replace("interval", "interval ")
-
-
-def test_the_spectrum_says_how_many_directions_the_data_determine(classification: Page) -> None:
-    eigenvalues = make_data().eigenvalues
-    assert eigenvalues is not None
-    text = classification.text("figcaption")
-    assert f"{effective_dimension(eigenvalues, 1.5):.1f} of 6 effectively by the data" in text
-    assert "eigenvalues of zero, not drawn: 1" in text
