@@ -12,7 +12,6 @@ from ..jacobian.unfold import CONVOLUTIONS
 INPUTS = ""  # the path that stands for the network's inputs
 TEXTURE = "."  # and for what `texture` tells of them
 SMALLEST, LARGEST = 1e-12, 1e38  # of a length: its logarithm is finite, and a direction where all are zero
-LEAST_CONTRAST = 1e-3  # deviation relative to the length: less is rounding
 
 
 def read_activations(model: nn.Module, paths: Sequence[str], x: Tensor) -> list[Tensor]:
@@ -57,18 +56,16 @@ def places(x: Tensor) -> list[int]:
 
 
 def texture(x: Tensor) -> Tensor:
-    """(|x|, |dx|, c), (B, 3): how large the inputs are, how much neighbours differ, and how much all do.
+    """(|x|, |dx|), (B, 2): how large the inputs are, and how much neighbours differ.
 
-    dx: the differences of neighbours along the longest of the `places`; c = max(|x - E[x]| / `LEAST_CONTRAST`, |x|), E:
-    the mean over all places, of each channel. A network whose layers are normalised answers to an image ten times too
-    bright as to the image itself: its activations do not tell. Nor do those of many tell noise.
+    dx: the differences of neighbours along the longest of the `places`; where other axes come before it, the end of a
+    line and the start of the next one are neighbours, too. A network whose layers are normalised answers to an image
+    ten times too bright as to the image itself: its activations do not tell. Nor do those of many tell noise.
     """
-    axes, every = places(x), tuple(range(1, x.dim()))
-    along = max(axes, key=lambda axis: (x.shape[axis], axis))
-    last = x.shape[along] - 1
-    length, change = norm(x, every), norm(x.narrow(along, 1, last) - x.narrow(along, 0, last), every)
-    contrast = norm(x - x.mean(axes, keepdim=True), every) / LEAST_CONTRAST
-    return torch.cat([length, change, torch.maximum(contrast, length)], dim=1).flatten(1)
+    along = max(places(x), key=lambda axis: (x.shape[axis], axis))
+    flat, step = x.flatten(1), x.shape[along + 1 :].numel()
+    pairs = flat.shape[1] - step
+    return torch.cat([norm(flat), norm(flat.narrow(1, step, pairs) - flat.narrow(1, 0, pairs))], dim=1)
 
 
 def norm(x: Tensor, axes: tuple[int, ...] = (1,)) -> Tensor:

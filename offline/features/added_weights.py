@@ -79,9 +79,7 @@ class FeatureVariance:
         """Of one posterior. parts: the activations (N, F_l) of each layer for training examples, float64 on the CPU;
         inputs: which of them are the network's inputs, whose combinations count; texture: before them comes that of
         the inputs."""
-        coordinates = Coordinates.fit(
-            parts, with_lengths=with_lengths, inputs=inputs, texture=texture, generator=generator
-        )
+        coordinates = Coordinates.fit(parts, with_lengths=with_lengths, inputs=inputs, texture=texture)
         t = coordinates.of(parts)
         normal = torch.randn(t.shape[1], settings.features, generator=generator, dtype=t.dtype)
         phases = 2 * math.pi * torch.rand(settings.features, generator=generator, dtype=t.dtype)

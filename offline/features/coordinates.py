@@ -30,7 +30,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 from torch.nn import functional
 
 from .activations import LARGEST, SMALLEST, norm
@@ -155,9 +155,7 @@ class Coordinates:
     standardised: Standardised = NOTHING
 
     @classmethod
-    def fit(
-        cls, parts: Sequence[Tensor], *, with_lengths: bool, inputs: int | None, texture: bool, generator: Generator
-    ) -> "Coordinates":
+    def fit(cls, parts: Sequence[Tensor], *, with_lengths: bool, inputs: int | None, texture: bool) -> "Coordinates":
         """parts: the activations (N, F_l) of each layer for training examples, float64 on the CPU; inputs: which of
         them are the network's inputs; texture: before them comes that of the inputs."""
         layers, place = parts[texture:], inputs or 0
@@ -171,7 +169,7 @@ class Coordinates:
         spread = torch.where(spread > LEAST_SCALE, spread, 1.0)  # all alike
         found = replace(found, scale=spread[:, None] * own, centre=centre / (spread @ own), texture=texture)
         half, between = _halves(found.standard(layers)[0])
-        directions = _leading(half, generator)
+        directions = _leading(half)
         outside = torch.addmm(between, between @ directions, directions.T, alpha=-1)
         shown = float(outside.square().sum(1).mean()) > LEAST_REST**2 * len(layers)
         whitening = _whitening(half[:, own[place] > 0]) if columns is not None and with_lengths else None
@@ -189,8 +187,8 @@ class Coordinates:
             found += [Combination(next(rows), 1.0, above=True, by_between=True), Combination(unit[-1], 1.0, above=True)]
         found += [Combination(next(rows)) for _ in range(self.whitening is not None, self.counted)]
         if self.texture:
-            length, change, contrast = next(rows), next(rows), next(rows)
-            found += [Combination(length), Combination(change - contrast)]
+            length, change = next(rows), next(rows)
+            found += [Combination(length), Combination(change - length)]
         return found
 
     def of(self, parts: Sequence[Tensor]) -> Tensor:
@@ -265,13 +263,17 @@ def _halves(z: Tensor) -> tuple[Tensor, Tensor]:
     return z[::2], z[1::2] if len(z) > 1 else z
 
 
-def _leading(z: Tensor, generator: Generator) -> Tensor:
-    """The leading directions (F, q) of E[z z^T], by a randomised decomposition (Halko et al., 2011)."""
+def _leading(z: Tensor) -> Tensor:
+    """The leading directions (F, q) of E[z z^T], by a randomised decomposition (Halko et al., 2011).
+
+    Its draws are always the same: two variances of the same layers have the same directions, and a graph has them once.
+    """
     count = max(1, min(DIRECTIONS, len(z) * 2 // EXAMPLES_A_DIRECTION, z.shape[1]))
     if z.shape[1] <= DIRECTIONS:
         exact: Tensor = torch.linalg.eigh(z.T @ z).eigenvectors.flip(1)[:, :count].contiguous()
         return exact
-    sketch = torch.randn(z.shape[1], count + EXAMPLES_A_DIRECTION, generator=generator, dtype=z.dtype)
+    fixed = torch.Generator().manual_seed(0)
+    sketch = torch.randn(z.shape[1], count + EXAMPLES_A_DIRECTION, generator=fixed, dtype=z.dtype)
     for _ in range(4):
         sketch = torch.linalg.qr(z.T @ (z @ sketch)).Q
     values = torch.linalg.eigh((z @ sketch).T @ (z @ sketch))

@@ -15,7 +15,6 @@ from .activations import INPUTS, TEXTURE, places, pooled
 MOST_FEATURES = 4096  # of a layer in the middle
 MOST_INPUTS = 256  # of the network, whose combinations count: F^2 multiplications an example
 LAYERS = (*CONVOLUTIONS, nn.Linear)
-THIRDS = 3
 
 
 @dataclass(frozen=True)
@@ -23,7 +22,7 @@ class FeatureLayers:
     """Paths of the layers whose inputs are read; `INPUTS`: the network's inputs themselves, `TEXTURE`: their texture.
 
     link: for the variance of the outputs; late layers only, since in early ones a change of light or contrast, under
-    which the network stays right, is as far away as a foreign image. score: for the distance, which sees those too.
+    which the network stays right, is as far away as a foreign image. score: for the distance.
     """
 
     link: tuple[str, ...]
@@ -35,24 +34,18 @@ class FeatureLayers:
         every = dict.fromkeys((*self.score, *self.link))
         return tuple(sorted(every, key=lambda path: (path in self.link) - (path in self.score)))
 
-    @property
-    def with_texture(self) -> bool:
-        """Whether that of the inputs counts."""
-        return TEXTURE in self.score
-
 
 def choose_layers(
     model: nn.Module, x: Tensor, last: str | None = None, parts: Sequence[InputPart] | None = None
 ) -> FeatureLayers | None:
     """Of a network in eval mode, from one forward pass of x (B, *input_shape); None where no layer can be read.
 
-    The last layer's input and that at two thirds of the depth; for the distance also that at one third. Of a table the
-    columns themselves count for the distance too, and so do the inputs where only one layer can be read: a recurrent
-    network maps noise and shuffled rows to states like those of training data; a layer that takes the inputs themselves
-    then counts for the link alone. Where no other layer is there, as in a linear model, few inputs count as they do for
-    the distance. Of images and series their texture counts, which comes first. The
-    numbers of tokens say nothing. last: the path of the last layer where it is known; by default, the layer called
-    last. parts: what is packed in x; None: it is one input.
+    The last layer's input and that at two thirds of the depth. Of a table the columns themselves count for the distance
+    too, and so do the inputs where only one layer can be read: a recurrent network maps noise and shuffled rows to
+    states like those of training data; a layer that takes the inputs themselves then counts for the link alone. Where
+    no other layer is there, as in a linear model, few inputs count as they do for the distance. Of images and series
+    their texture counts, which comes first. The numbers of tokens say nothing. last: the path of the last layer where
+    it is known; by default, the layer called last. parts: what is packed in x; None: it is one input.
     """
     calls = _calls(model, x)
     own = {path for path, value in calls if _storage(value) == _storage(x) and value.numel() == x.numel()}
@@ -68,15 +61,14 @@ def choose_layers(
         usable.append(final)
     if not usable:
         return None
-    first, second = (usable[len(usable) * third // THIRDS] for third in (1, 2))
     kind = kind_of(x, parts)
     alone = len(usable) == 1 and kind != "tokens" and x[0].numel() <= MOST_FEATURES
     inputs = (INPUTS,) if alone or kind == "table" else ()
     texture = (TEXTURE,) if kind != "tokens" and places(x) else ()
-    link = tuple(dict.fromkeys((second, usable[-1])))
+    link = tuple(dict.fromkeys((usable[len(usable) * 2 // 3], usable[-1])))
     if own.issuperset(link) and x[0].numel() <= MOST_INPUTS:
         link = (INPUTS,)  # standardised: rows next to the mean have no direction
-    layers = [path for path in dict.fromkeys((first, *link)) if path != INPUTS and (not inputs or path not in own)]
+    layers = [path for path in link if path != INPUTS and (not inputs or path not in own)]
     return FeatureLayers(link, (*texture, *inputs, *layers))
 
 

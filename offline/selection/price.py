@@ -18,6 +18,7 @@ from ..export.work import (
     READ_WORK,
     added_work,
 )
+from ..features.activations import TEXTURE
 from ..jacobian.plan import trusted_routes
 from ..jacobian.routes import Chosen
 from ..job import Job
@@ -139,5 +140,5 @@ def work_of_added(job: Job, order: CallOrder) -> int:
     if job.layers is None:
         return 0
     read = [call.inputs for call in order.calls if call.path in job.layers.paths and call.positions > 1]
-    seen = job.example[0].numel() if job.layers.with_texture else 0
+    seen = job.example[0].numel() if TEXTURE in job.layers.score else 0
     return added_work(job.layers, layer_widths(job)) + POOLED_WORK * (sum(read) + seen)

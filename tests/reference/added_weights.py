@@ -1,6 +1,5 @@
 """Added weights: coordinates, random features and the variance of their posterior, one example and number at a time."""
 
-import itertools
 import math
 from collections.abc import Callable
 
@@ -32,12 +31,9 @@ def texture(x: Array) -> Array:
     total = math.sqrt(sum(value * value for value in x.ravel()))
     axes = (1, 2) if x.ndim == 3 else (0, 1)
     longest = max(reversed(axes), key=lambda axis: x.shape[axis])
-    squares = 0.0
-    for before, after in itertools.pairwise(np.moveaxis(x, longest, 0)):
-        squares += sum((b - a) ** 2 for a, b in zip(before.ravel(), after.ravel(), strict=True))
-    means = x.mean(axes, keepdims=True)
-    deviation = math.sqrt(sum(value * value for value in (x - means).ravel()))
-    return np.array([math.log(total), math.log(math.sqrt(squares)) - math.log(deviation)])
+    step, values = math.prod(x.shape[longest + 1 :]), list(x.ravel())
+    squares = sum((after - before) ** 2 for before, after in zip(values, values[step:], strict=False))
+    return np.array([math.log(total), math.log(math.sqrt(squares)) - math.log(total)])
 
 
 def scaled_directions(training: list[Array], usual: float | None) -> Callable[[list[Array]], Array]:

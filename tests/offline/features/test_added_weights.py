@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from demur.offline.features.activations import INPUTS, LARGEST, LEAST_CONTRAST, SMALLEST, texture
+from demur.offline.features.activations import INPUTS, LARGEST, SMALLEST, texture
 from demur.offline.features.added_weights import (
     LINK_FEATURES,
     SCORE_FEATURES,
@@ -66,9 +66,9 @@ SHAPES = {"grey": (1, 6, 5), "colour": (3, 4, 4), "a line": (2, 1, 7), "series":
 
 
 def size_and_roughness(lengths: Tensor) -> Tensor:
-    """The two logarithms that a texture (B, 3) is."""
-    length, change, contrast = lengths.clamp(SMALLEST, LARGEST).log().T
-    return torch.stack([length, change - contrast - np.log(LEAST_CONTRAST)], dim=1)
+    """The two logarithms that a texture (B, 2) is."""
+    length, change = lengths.clamp(SMALLEST, LARGEST).log().T
+    return torch.stack([length, change - length], dim=1)
 
 
 @pytest.mark.parametrize("shape", [shape for name, shape in SHAPES.items() if name != "volume"], ids=str)
@@ -96,7 +96,7 @@ def test_texture_is_finite_in_float32(value: float) -> None:
 
 def test_a_texture_alone_makes_an_example_far_away() -> None:
     h, draw = clusters(), generator(5)
-    usual = torch.randn(len(h), 3, generator=draw, dtype=torch.float64).exp()
+    usual = torch.randn(len(h), 2, generator=draw, dtype=torch.float64).exp()
     settings = FeatureSettings(256, 64)
     parts = [usual[:300], h[:300]]
     fitted = FeatureVariance.fit(parts, settings, with_lengths=True, texture=True, generator=generator())
@@ -113,7 +113,7 @@ def test_the_variance_is_that_of_the_definition(case: str, form: str) -> None:
     training, new = CASES[case]
     if FORMS[form].get("texture"):
         count = len(training[0])
-        training, new = [*activations((count, 3), seed=6), *training], [*activations((4, 3), seed=7), *new]
+        training, new = [*activations((count, 2), seed=6), *training], [*activations((4, 2), seed=7), *new]
     fitted = FeatureVariance.fit(training, SMALL, **FORMS[form], generator=generator())
     (directions,), (with_rest,) = fitted.coordinates.directions, fitted.coordinates.rests
     described = FORMS[form] | {"inputs": "inputs" in FORMS[form]}
