@@ -25,7 +25,7 @@ class AddedWeightsGraph(nn.Module):
         super().__init__()
         self.register_buffer("share", None if share is None else share.to(rows.device, torch.float32))
         self.inner, self.gate = graph, added.gate
-        served = added.to(torch.zeros((), dtype=torch.float32, device=rows.device))
+        served = added.gated().to(torch.zeros((), dtype=torch.float32, device=rows.device))
         self.noise = served.noise
         with torch.no_grad():
             self.added = traced(lambda x: served.of(model, x), rows, symbolic=True)
@@ -33,8 +33,8 @@ class AddedWeightsGraph(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         mean, subnetwork = self.inner(x)
         both, psi = self.added(x)
-        added, distance = both.split(1, dim=1)
-        variance, part, _ = self.gate(subnetwork, added, self.share)
+        other, distance = both.split(1, dim=1)
+        variance, part, _ = self.gate(subnetwork, other, self.share)
         noise = () if self.noise is None else (self.noise(psi, mean),)
         return mean, variance, part.squeeze(1), distance, *noise
 

@@ -177,6 +177,11 @@ class AddedWeights:
         both, psi = (to_numpy(torch.cat(each)) for each in zip(*found, strict=True))
         return both[:, 0], both[:, 1], psi
 
+    def gated(self) -> "AddedWeights":
+        """With c v / med(v) in the place of v, as the gate takes it."""
+        scale = torch.tensor([self.gate.added, 1.0], dtype=self.variances.weights.dtype)
+        return replace(self, variances=replace(self.variances, weights=self.variances.weights * scale))
+
     def to(self, like: Tensor) -> "AddedWeights":
         """In the precision and on the device of a tensor."""
         return replace(self, variances=converted(self.variances, like), noise=converted(self.noise, like))

@@ -76,12 +76,12 @@ class Combination(NamedTuple):
 
 @dataclass(frozen=True)
 class Standardised:
-    """w std(a), within `MOST_DEVIATIONS`, of m combinations a of n values: matrix (n, m); offset, limits (m,)."""
+    """w std(a), within `MOST_DEVIATIONS`, of m combinations a of n values: matrix (n, m), offset (m,); least (m,): 0
+    for those that count above the mean alone, None where none does."""
 
     matrix: Tensor
     offset: Tensor
-    least: Tensor
-    most: Tensor
+    least: Tensor | None = None
 
     @classmethod
     def of(cls, values: Tensor, combinations: Sequence[Combination]) -> "Standardised":
@@ -91,23 +91,25 @@ class Standardised:
             known = (_halves(values)[1] if each.by_between else values) @ each.row
             mean = known.mean()
             scale = each.weight / (known - mean).square().mean().sqrt().clamp(min=LEAST_DEVIATION)
-            most = MOST_DEVIATIONS * each.weight
-            limits = known.new_tensor([0.0 if each.above else -most, most])
-            columns.append(torch.cat([each.row * scale, torch.stack([-mean * scale, *limits])]))
-        found = torch.stack(columns, dim=1) if columns else values.new_zeros(values.shape[1] + 3, 0)
-        return cls(found[:-3], *found[-3:])
+            columns.append(torch.cat([each.row * scale, (-mean * scale).reshape(1)]))
+        found = torch.stack(columns, dim=1) if columns else values.new_zeros(values.shape[1] + 1, 0)
+        least = found.new_tensor([0.0 if each.above else -MOST_DEVIATIONS for each in combinations])
+        return cls(found[:-1], found[-1], least if any(each.above for each in combinations) else None)
 
     def __call__(self, values: Tensor) -> Tensor:
         """(B, n) -> (B, m)."""
-        return torch.addmm(self.offset, values, self.matrix).clamp(self.least, self.most)
+        found = torch.addmm(self.offset, values, self.matrix).clamp(-MOST_DEVIATIONS, MOST_DEVIATIONS)
+        return found if self.least is None else torch.maximum(found, self.least)
 
     def beside(self, other: "Standardised") -> "Standardised":
-        """Of the values of both."""
-        pairs = ((getattr(self, each.name), getattr(other, each.name)) for each in fields(self))
-        return Standardised(*(torch.cat(each) if each[0].dim() == 1 else side_by_side(*each) for each in pairs))
+        """Of the values of both; none of these counts above the mean alone."""
+        least = other.least
+        if least is not None:
+            least = torch.cat([torch.full_like(self.offset, -MOST_DEVIATIONS), least])
+        return Standardised(side_by_side(self.matrix, other.matrix), torch.cat([self.offset, other.offset]), least)
 
 
-NOTHING = Standardised(*[torch.zeros(0)] * 4)
+NOTHING = Standardised(torch.zeros(0), torch.zeros(0))
 
 
 @dataclass(frozen=True)

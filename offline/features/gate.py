@@ -46,10 +46,9 @@ class Gate:
         """That of c times the prior variance."""
         return Gate(c * self.subnetwork, c * self.added, c * self.threshold)
 
-    def __call__(self, subnetwork: Tensor, added: Tensor, share: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    def __call__(self, subnetwork: Tensor, other: Tensor, share: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """v_k (B, K), of it the part of the added weights over r_k^2, (B, 1), and v_k without the gate, (B, K);
-        v_S (B, K), v (B, 1), r_k^2 (K,), None where all are 1."""
-        other = self.added * added
+        v_S (B, K), c v / med(v) (B, 1), r_k^2 (K,), None where all are 1."""
         whole = self.subnetwork * subnetwork + (other if share is None else other * share)
         unusual = (whole if share is None else whole / share).mean(1, keepdim=True)
         most = unusual.clamp(min=self.threshold)
@@ -58,7 +57,7 @@ class Gate:
 
     def of(self, subnetwork: Array, added: Array, share: Array) -> tuple[Array, Array, Array]:
         """The same in NumPy."""
-        arrays = (subnetwork, np.asarray(added)[:, np.newaxis], share)
+        arrays = (subnetwork, self.added * np.asarray(added)[:, np.newaxis], share)
         variance, part, whole = self(*(torch.from_numpy(np.asarray(each)) for each in arrays))
         return to_numpy(variance), to_numpy(part.squeeze(1)), to_numpy(whole)
 

@@ -34,8 +34,8 @@ class OwnWeights:
 
 @dataclass(frozen=True)
 class BlockFactor:
-    """Matrices for row vectors: `dense` (n, n') = R^T, or the rows of L without a head; `features` (K, m), `cross`
-    (K, m, n) = L_k Q, `own` (K, m, m) = T_k^T. Outputs with fewer than m weights are padded with zeros."""
+    """`dense` (n, n') = R^T, or the rows of L without a head; `features` (K, m), `cross` (K, n, m) = (L_k Q)^T, `own`
+    (K, m, m) = T_k. Outputs with fewer than m weights are padded with zeros."""
 
     dense: Tensor
     features: Tensor
@@ -62,17 +62,15 @@ class BlockFactor:
         Either may be None where no weight needs it. Written with products of matrices, as it becomes a part of the
         graph that is served.
         """
-        inside = None if g is None else (g @ self.dense).transpose(0, 1)
+        inside = None if g is None else (g @ self.dense).permute(1, 2, 0)
         if h is None or not self.own.numel():
             assert inside is not None
-            return inside.square().sum(2).T
-        outputs, width = self.features.shape
+            return inside.square().sum(1).T
         extended = functional.pad(h, (0, 1), value=1.0)
-        entries = extended.T.index_select(0, self.features.reshape(-1))  # whole rows are gathered faster than columns
-        each = entries.reshape(outputs, width, -1).transpose(1, 2)
-        variance = (each @ self.own).square().sum(2)
+        entries = functional.embedding(self.features, extended.T)  # whole rows are gathered faster than columns
+        variance = (self.own @ entries).square().sum(1)
         if inside is not None:
-            variance = variance + (inside + each @ self.cross).square().sum(2)
+            variance = variance + (inside + self.cross @ entries).square().sum(1)
         return variance.T
 
 
@@ -111,7 +109,7 @@ def block_factor(scale_tril: Array, outside: Tensor, own: Sequence[OwnWeights]) 
     """
     n, width = len(outside), max(len(one.ranks) for one in own)
     features = torch.zeros(len(own), width, dtype=torch.int64)
-    cross = torch.zeros(len(own), width, n, dtype=torch.float64)
+    cross = torch.zeros(len(own), n, width, dtype=torch.float64)
     blocks = torch.zeros(len(own), width, width, dtype=torch.float64)
     if not width:
         return BlockFactor(torch.as_tensor(scale_tril[outside.numpy()]), features, cross, blocks)
@@ -119,8 +117,8 @@ def block_factor(scale_tril: Array, outside: Tensor, own: Sequence[OwnWeights]) 
     for k, one in enumerate(own):
         count, rows = len(one.ranks), _rows(scale_tril, one.ranks)
         features[k, :count] = one.features
-        cross[k, :count] = rows @ q
-        blocks[k, :count, :count] = torch.linalg.qr(rows.T - q @ cross[k, :count].T, mode="r")[1].T
+        cross[k, :, :count] = (rows @ q).T
+        blocks[k, :count, :count] = torch.linalg.qr(rows.T - q @ cross[k, :, :count], mode="r")[1]
     return BlockFactor(r.T.contiguous(), features, cross, blocks)
 
 

@@ -97,4 +97,4 @@ def head_factor(blocks: BlockFactor, in_features: int) -> HeadFactor | None:
     if not torch.equal(blocks.features, features.expand(outputs, width)):
         return None
     every = torch.equal(features, torch.arange(in_features + 1))
-    return HeadFactor(None if every else features, TriangularFactors.of(blocks.own))
+    return HeadFactor(None if every else features, TriangularFactors.of(blocks.own.mT))

@@ -15,11 +15,11 @@ def unit(h: Array) -> Array:
     return h / max(length, 1e-12)
 
 
-def standard(value: float, training: list[float]) -> float:
-    """(a - E[a]) / sqrt(Var[a]), within 50 deviations, none of which is less than 0.02."""
+def standard(value: float, training: list[float], weight: float = 1.0) -> float:
+    """w (a - E[a]) / sqrt(Var[a]), within 50, of deviations that are no less than 0.02."""
     mean = sum(training) / len(training)
     deviation = math.sqrt(sum((other - mean) ** 2 for other in training) / len(training))
-    return min(max((value - mean) / max(deviation, 0.02), -50.0), 50.0)
+    return min(max(weight * (value - mean) / max(deviation, 0.02), -50.0), 50.0)
 
 
 def log_length(h: Array) -> float:
@@ -108,8 +108,8 @@ def standard_lengths(training: list[Array], usual: float | None) -> Callable[[li
     def lengths(parts: list[Array]) -> list[float]:
         found = []
         for h, (own, weight, others) in zip(parts, known, strict=True):
-            one = standard(length_of(h, own), others)
-            found.append(weight * (one if own is None else max(one, 0.0)))
+            one = standard(length_of(h, own), others, weight)
+            found.append(one if own is None else max(one, 0.0))
         return found
 
     return lengths
@@ -153,7 +153,7 @@ def coordinates(
         if inputs:
             found.append(max(standard(log_mahalanobis(z[:width], own_inputs[::2]), combined), 0.0))
         found += lengths_of(parts) if with_lengths else []
-        found += [0.3 * standard(value, list(known)) for value, known in zip(seen, textures.T, strict=True)]
+        found += [standard(value, list(known), 0.3) for value, known in zip(seen, textures.T, strict=True)]
         return np.array(found)
 
     return t
