@@ -28,7 +28,6 @@ StrategyName = Literal[
     "wasserstein-swag",
     "wasserstein-laplace",
     "gradient",
-    "novelty-sampling",
     "random",
     WholeStrategyName,
 ]

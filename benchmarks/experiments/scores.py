@@ -40,7 +40,7 @@ Array = npt.NDArray[Any]
 ACCEPTED = 0.95
 SEEDS, BATCH, ROUNDS = 3, 50, 300
 SIZE = 750
-CONFIG = FitConfig(selection="novelty-sampling", within=("head",))
+CONFIG = FitConfig(selection="random", within=("head",))
 FULL = dict.fromkeys(NAMES, frontier.Scale()) | {"cifar": frontier.Scale(curvature=4000)}
 QUICK = dict.fromkeys(NAMES, frontier.Scale(curvature=400, test=60, train=1500, epochs=1))
 

@@ -44,7 +44,7 @@ class Row:
 
 ROWS = (
     Row("digits auto", "digits", 500, "auto"),
-    Row("digits anywhere", "digits", 500, "novelty-sampling"),
+    Row("digits anywhere", "digits", 500, "random"),
     Row("digits last layer", "digits", 5130, "last-layer"),
     Row("MNIST CNN auto", "mnist-cnn", 750, "auto"),
     Row("ResNet-18 auto", "resnet18", 2000, "auto"),

@@ -11,32 +11,17 @@ from typing import Literal
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from demur.service.bundle import InputPart
 
-from ..network.invented import for_invented
 from .packed_tokens import are_tokens, change_tokens
 
 Kind = Literal["images", "table", "tokens", "other"]
-ShiftName = Literal[
-    "noise",
-    "scaling",
-    "inversion",
-    "blur",
-    "rotation-45",
-    "rotation-90",
-    "erasing",
-    "permuted-columns",
-    "widened-range",
-    "shuffled-order",
-    "random-tokens",
-]
 Shift = Callable[[Tensor, torch.Generator], Tensor]
 STRETCH = 3.0  # how far "scaling" moves an example from the batch's mean
 WIDENING = 0.5  # by how much of the range "widened-range" goes beyond either end
-OUTPUT_ROWS = 64
 BLUR_SHARE, PATCH_SHARE = 4, 2  # a blur over a quarter of each side; a patch of half of each side
 
 
@@ -91,40 +76,6 @@ def available_shifts(inputs: Tensor, parts: Sequence[InputPart] | None = None) -
     """Names of the shifts that a batch's kind and shape allow."""
     several = inputs.shape[1:].numel() > 1
     return tuple(name for name in SHIFTS[kind_of(inputs, parts)] if several or name not in NEEDS_SEVERAL)
-
-
-def accepted_shifts(
-    network: nn.Module,
-    inputs: Tensor,
-    seed: int,
-    names: Collection[str] | None = None,
-    parts: Sequence[InputPart] | None = None,
-) -> tuple[str, ...]:
-    """Names of the shifts of `inputs` that leave the network's outputs finite; those called `names`, or all (None).
-
-    A network may be undefined where a shift leads (the logarithm of a price below zero). Raises `ValueError` where no
-    shift is left, beside what `synthetic_shifts` raises.
-    """
-    sturdy, shifted = for_invented(network, inputs), synthetic_shifts(inputs, seed, names, parts)
-    accepted = tuple(name for name, other in shifted.items() if _has_finite_outputs(sturdy, other))
-    if not accepted:
-        tried = available_shifts(inputs, parts) if names is None else names
-        raise ValueError(
-            f"shifts: found no finite output under {', '.join(tried)}, expected them under one at least; give "
-            "selection_options={'shifts': [...]} that the network is defined for, or choose selection='random'"
-        )
-    return accepted
-
-
-def _has_finite_outputs(network: Callable[[Tensor], Tensor], inputs: Tensor) -> bool:
-    """Whether all outputs are finite; False where the network, taken `for_invented` inputs, refuses them."""
-    try:
-        with torch.no_grad():
-            return all(bool(torch.isfinite(network(part)).all()) for part in torch.split(inputs, OUTPUT_ROWS))
-    except torch.OutOfMemoryError:  # says nothing about the shift
-        raise
-    except (RuntimeError, ValueError, IndexError, ArithmeticError, AssertionError):  # it refuses such inputs itself
-        return False
 
 
 def stream(seed: int, number: int) -> torch.Generator:

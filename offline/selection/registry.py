@@ -26,7 +26,6 @@ from .context import SelectionContext
 from .places import affordable_weights
 from .strategies.auto import last_layers
 from .strategies.gradient import gradient
-from .strategies.novelty import novelty_sampling
 from .strategies.random_weights import random_weights
 from .strategies.wasserstein_laplace import wasserstein_laplace
 from .strategies.wasserstein_swag import wasserstein_swag
@@ -56,7 +55,6 @@ STRATEGIES: Mapping[str, Strategy] = {
     "wasserstein-swag": Strategy(wasserstein_swag),
     "wasserstein-laplace": Strategy(wasserstein_laplace, diagonal=True),
     "gradient": Strategy(gradient, diagonal=True),
-    "novelty-sampling": Strategy(novelty_sampling, diagonal=True),
     "random": Strategy(random_weights),
     "last-layer": Strategy(last_layer, whole=True),
     "all": Strategy(every, whole=True),

@@ -1,45 +1,18 @@
-"""Mean squared derivatives on a sample of the training data and on synthetic shifts of it."""
-
-from collections.abc import Collection, Iterator
+"""Mean squared derivatives on a sample of the training data."""
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..data.shifts import accepted_shifts, synthetic_shifts
 from .context import SelectionContext
 from .sample import Sample
 from .streaming import mean_squares
 from .training_sample import smallest
 
 
-def squared_derivatives(
-    context: SelectionContext, positions: Tensor, examples: int | None, shift: str | None = None
-) -> Tensor:
-    """mean_x sum_k (d f_k(shift(x)) / d w_d)^2 at `positions` (C,), float64, over a sample of `examples` (None: all).
-
-    shift: the name of a synthetic shift, None: x as it is.
-    """
-    return mean_squares(context, positions, lambda: _inputs(context, examples, shift))
-
-
-def accepted(context: SelectionContext, examples: int | None, names: Collection[str] | None) -> tuple[str, ...]:
-    """The shifts of the sample, those called `names` or all (None), for which the network has finite outputs."""
-    job = context.job
-    for number, inputs in enumerate(Sample.of(context, examples).inputs("Outputs under shift")):
-        names = accepted_shifts(job.network, inputs, job.config.seed + number, names, job.takes.parts)
-    return tuple(names or ())
-
-
-def _inputs(context: SelectionContext, examples: int | None, shift: str | None) -> Iterator[Tensor]:
-    """The sample's groups of inputs, shifted; each group has random draws of its own."""
-    description = "Squared derivatives" if shift is None else f"Squared derivatives, {shift}"
-    job = context.job
-    for number, inputs in enumerate(Sample.of(context, examples).inputs(description)):
-        if shift is None:
-            yield inputs
-        else:
-            yield synthetic_shifts(inputs, job.config.seed + number, (shift,), job.takes.parts)[shift]
+def squared_derivatives(context: SelectionContext, positions: Tensor, examples: int | None) -> Tensor:
+    """mean_x sum_k (d f_k(x) / d w_d)^2 at `positions` (C,), float64, over a sample of `examples` (None: all)."""
+    return mean_squares(context, positions, lambda: Sample.of(context, examples).inputs("Squared derivatives"))
 
 
 def pooled(context: SelectionContext, positions: Tensor, pool: int | None) -> Tensor:

@@ -391,10 +391,6 @@ RECIPES = {
         "config = FitConfig(selection='gradient', selection_options={'examples': 0})",
         "selection_options['examples']: found 0, expected a number greater than or equal to 1",
     ),
-    "a misspelt shift": (
-        "config = FitConfig(selection='novelty-sampling', selection_options={'shifts': ['scalling']})",
-        "selection_options['shifts']: found 'scalling' (did you mean 'scaling'?), expected 'noise'",
-    ),
     "lists": (
         "def train_data():\n    return [[1.0, 2.0]], [0]",
         "found lists, expected arrays: give numpy.array(X)",

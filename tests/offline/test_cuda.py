@@ -25,7 +25,7 @@ from benchmarks.fit.networks.zoo import network_spec
 from demur.offline.config import FitConfig, StrategyName
 from demur.offline.data.held_out import HeldOut
 from demur.offline.data.likelihood import Regression, likelihood_of
-from demur.offline.data.shifts import SHIFTS, Kind, accepted_shifts
+from demur.offline.data.shifts import SHIFTS, Kind
 from demur.offline.fit import fit_bundle
 from demur.offline.jacobian.jacobian import SubnetworkJacobian
 from demur.offline.jacobian.plan import make_jacobian
@@ -223,7 +223,7 @@ def test_a_strategy_chooses_on_a_device_as_on_the_cpu(
 
 @NEEDS_DEVICE
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("selection", ["wasserstein-swag", "gradient", "novelty-sampling", "auto"])
+@pytest.mark.parametrize("selection", ["wasserstein-swag", "gradient", "auto"])
 def test_a_whole_fit_on_a_device_equals_one_on_the_cpu(selection: StrategyName, tmp_path: Path) -> None:
     network = network_spec("small-cnn", "miniature")
     inputs, targets = network.data(80)
@@ -237,11 +237,6 @@ def test_a_whole_fit_on_a_device_equals_one_on_the_cpu(selection: StrategyName, 
     np.testing.assert_allclose(answers[1].mean, answers[0].mean, rtol=1e-4, atol=1e-5)
 
 
-class Rounded(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return x.long()
-
-
 class Categories(nn.Module):
     """Numbers, and the numbers of categories."""
 
@@ -251,15 +246,6 @@ class Categories(nn.Module):
 
     def forward(self, numbers: Tensor, category: Tensor) -> Tensor:
         return self.layer(torch.cat([numbers, self.table(category)], dim=1))
-
-
-@NEEDS_DEVICE
-def test_shifts_beyond_a_table_are_left_out_on_a_device() -> None:
-    network = nn.Sequential(Rounded(), nn.Embedding(5, 3), nn.Flatten()).cuda()
-    inputs = torch.arange(10, device="cuda").reshape(5, 2).float() % 5
-    with pytest.raises(ValueError, match="found no finite output under scaling"):
-        accepted_shifts(network, inputs, 0, ["scaling"])
-    assert bool(torch.isfinite(network(inputs)).all())  # the device can still be used
 
 
 @NEEDS_DEVICE

@@ -40,7 +40,7 @@ OPTIONS: dict[str, dict[str, Any]] = {name: {} for name in NAMED} | {
     "wasserstein-swag": {"snapshots": 3},
 }
 WHOLE = {name for name, strategy in STRATEGIES.items() if strategy.whole}  # they take layers, not S weights
-ALWAYS_LIVE = {"wasserstein-laplace", "novelty-sampling"}
+ALWAYS_LIVE = {"wasserstein-laplace"}
 
 
 def make_job(

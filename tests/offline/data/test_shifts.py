@@ -1,17 +1,12 @@
 """Synthetic shifts: deterministic, finite, free of units, and never a change to what was given."""
 
-from typing import get_args
-
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import Tensor
 
 from demur.offline.data.shifts import (
-    SHIFTS,
-    ShiftName,
-    accepted_shifts,
     kind_of,
     rotate,
     synthetic_shifts,
@@ -231,38 +226,3 @@ def test_columns_of_categories_keep_to_their_own_vocabulary() -> None:
     for shifted in synthetic_shifts(inputs, 1).values():
         assert all(0 <= int(c.min()) <= int(c.max()) < size for c, size in zip(shifted.T, sizes, strict=True))
         assert not torch.equal(shifted, inputs)
-
-
-class Logarithm(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return x.log()
-
-
-class Picky(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        if float(x.max()) > 1000:
-            raise ValueError("too large")
-        return x
-
-
-def test_shifts_that_the_network_has_no_finite_output_for_are_left_out() -> None:
-    inputs = 0.2 + torch.rand(20, 4, generator=torch.Generator().manual_seed(0))
-    accepted = accepted_shifts(Logarithm(), inputs, 0)
-    assert "permuted-columns" in accepted
-    assert "widened-range" not in accepted
-    assert accepted_shifts(Picky(), 700 * inputs, 0, ["scaling", "permuted-columns"]) == ("permuted-columns",)
-    with pytest.raises(ValueError, match="shifts: found no finite output under scaling, expected them under one"):
-        accepted_shifts(Picky(), 800 * inputs, 0, ["scaling"])
-
-
-def test_too_little_memory_says_nothing_about_a_shift() -> None:
-    class Large(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            raise torch.OutOfMemoryError("no room")
-
-    with pytest.raises(torch.OutOfMemoryError, match="no room"):
-        accepted_shifts(Large(), torch.rand(20, 4), 0)
-
-
-def test_all_shifts_have_a_name_that_options_can_give() -> None:
-    assert {name for kind in SHIFTS.values() for name in kind} == set(get_args(ShiftName))

@@ -7,13 +7,11 @@ import pytest
 import torch
 from torch import nn
 
-from demur.offline.data.shifts import synthetic_shifts
 from demur.offline.selection.context import SelectionContext
 from demur.offline.selection.registry import select
-from demur.offline.selection.strategies.novelty import LEAST_RATIO, perturbed
 from tests import reference
 from tests.support.cases import Case
-from tests.support.selections import COUNT, case_context, cases, context, dead_problem, truth
+from tests.support.selections import case_context, cases, context, dead_problem, truth
 
 SIZES = (1, 13, 40)
 
@@ -42,29 +40,6 @@ def test_wasserstein_laplace_takes_the_smallest_positive_curvature(case: Case, s
     curvature = np.diag(truth(case.name, prior=0.0, noise=1.0)[1])
     scores = np.where(curvature > 1e-12 * curvature.max(), -curvature, -np.inf)
     check_ranking("wasserstein-laplace", case_context(case, size), scores, {})
-
-
-@pytest.mark.parametrize("size", SIZES)
-@cases
-def test_novelty_sampling_draws_by_the_geometric_mean_over_shifts(case: Case, size: int) -> None:
-    inputs = case.data(COUNT)[0]
-    usual = reference.mean_squared_jacobian(truth(case.name)[0])
-    live = usual > 1e-12 * usual.max()
-    ratios = [
-        reference.mean_squared_jacobian(reference.full_jacobian(case.model(), x)[1])[live] / usual[live]
-        for x in synthetic_shifts(inputs, 0).values()
-    ]
-    scores = np.zeros(len(usual))
-    drawn = np.exp(np.random.default_rng(0).gumbel(size=live.sum()))
-    scores[live] = np.exp(np.log(np.array(ratios) + LEAST_RATIO).mean(0)) * drawn
-    check_ranking("novelty-sampling", case_context(case, size), scores, {"examples": None})
-
-
-def test_what_is_drawn_follows_the_scores() -> None:
-    scores = torch.tensor([1.0, 2.0, 5.0, 2.0], dtype=torch.float64)
-    draws = torch.stack([perturbed(scores.log(), seed) for seed in range(2000)])
-    shares = torch.bincount(draws.argmax(1), minlength=4) / 2000
-    torch.testing.assert_close(shares, (scores / scores.sum()).float(), rtol=0, atol=0.04)  # 3.6 standard deviations
 
 
 def test_wasserstein_laplace_gives_ties_to_the_smaller_index() -> None:

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from demur.offline.runtime.peak_memory import peak_bytes
 from demur.offline.selection.context import SelectionContext
-from demur.offline.selection.registry import select
 from demur.offline.selection.sample import Sample
 from demur.offline.selection.streaming import curvature_diagonal, groups, mean_squares
 from tests import reference
@@ -65,9 +64,8 @@ def test_candidates_are_cut_only_where_a_parameter_is_too_wide() -> None:
     [
         lambda given: mean_squares(given, given.candidate_weights, lambda: Sample.of(given, None).inputs("")),
         lambda given: curvature_diagonal(given, given.candidate_weights),
-        lambda given: select("novelty-sampling", given, {}),
     ],
-    ids=["squared gradients", "curvature diagonal", "drawn"],
+    ids=["squared gradients", "curvature diagonal"],
 )
 def test_strategies_stay_within_the_memory(work: Callable[[SelectionContext], object], memory: int) -> None:
     """Beside vectors of D numbers; without a bound, 60 examples' Jacobians of one layer alone take 11 MB."""
