@@ -34,8 +34,8 @@ class AddedWeightsGraph(nn.Module):
         mean, subnetwork = self.inner(x)
         both, psi = self.added(x)
         other, distance = both.split(1, dim=1)
-        variance, part, _ = self.gate(subnetwork, other, self.share)
-        noise = () if self.noise is None else (self.noise(psi, mean),)
+        variance, part, _, passed = self.gate(subnetwork, other, self.share)
+        noise = () if self.noise is None else (self.noise(psi, mean, passed),)
         return mean, variance, part.squeeze(1), distance, *noise
 
 

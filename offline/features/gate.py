@@ -46,20 +46,23 @@ class Gate:
         """That of c times the prior variance."""
         return Gate(c * self.subnetwork, c * self.added, c * self.threshold)
 
-    def __call__(self, subnetwork: Tensor, other: Tensor, share: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """v_k (B, K), of it the part of the added weights over r_k^2, (B, 1), and v_k without the gate, (B, K);
-        v_S (B, K), c v / med(v) (B, 1), r_k^2 (K,), None where all are 1."""
+    def __call__(
+        self, subnetwork: Tensor, other: Tensor, share: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """v_k (B, K), of it the part of the added weights over r_k^2, (B, 1), v_k without the gate, (B, K), and the
+        share of it that passes, max(1 - u_0 / u, 0), (B, 1); v_S (B, K), c v / med(v) (B, 1), r_k^2 (K,), None where
+        all are 1."""
         whole = self.subnetwork * subnetwork + (other if share is None else other * share)
         unusual = (whole if share is None else whole / share).mean(1, keepdim=True)
         most = unusual.clamp(min=self.threshold)
         passed = (most - self.threshold) / most  # exactly 0 below
-        return passed * whole, passed * other, whole
+        return passed * whole, passed * other, whole, passed
 
-    def of(self, subnetwork: Array, added: Array, share: Array) -> tuple[Array, Array, Array]:
+    def of(self, subnetwork: Array, added: Array, share: Array) -> tuple[Array, ...]:
         """The same in NumPy."""
         arrays = (subnetwork, self.added * np.asarray(added)[:, np.newaxis], share)
-        variance, part, whole = self(*(torch.from_numpy(np.asarray(each)) for each in arrays))
-        return to_numpy(variance), to_numpy(part.squeeze(1)), to_numpy(whole)
+        variance, part, whole, passed = map(to_numpy, self(*(torch.from_numpy(np.asarray(each)) for each in arrays)))
+        return variance, part.squeeze(1), whole, passed
 
 
 OPEN = Gate(0.0, 1.0, TINY)  # v as it is

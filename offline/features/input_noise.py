@@ -11,8 +11,14 @@ the noise grows with the prediction. With residuals e = (y_k - f_k) / (sigma r_k
 the Gaussian likelihood of a log-linear variance (Harvey, 1976), which is convex; u_k is among the w_k, of f_k
 standardised and times `SLOPE`. The ridge is the largest under which examples that five-fold cross-validation leaves out
 are as likely as under the best, but for a paired standard error. b_k makes the mean of e^2 / s_k^2 one over these
-examples, since s fits its own better than others. Far from all of them, s ends at its smallest and its largest value
-there: the width of foreign inputs is the posteriors' to give.
+examples, since s fits its own better than others. s ends at its smallest and its largest value there.
+
+Far from the training data it says nothing: the mean of random features makes it smaller than 1. So what is served is
+
+    s'_k = s_k + p^8 (max(s_k, 1) - s_k),   p = max(1 - u_0 / u, 0), the share that the gate lets through:
+
+of inputs 10, 50 and 200 times as unusual as nine in ten ordinary ones, the noise is 43, 85 and 96 % of the way from s
+to no less than one noise for all. A smaller power makes ordinary ones beyond the gate less likely.
 """
 
 import math
@@ -32,6 +38,7 @@ SLOPE = 0.3  # of a prediction one deviation from the mean, beside |psi| <= sqrt
 MOST_OUTPUTS = 64  # each has a fit of its own
 LEAST_SPREAD = 1e-4  # of predictions, relative to their mean
 DIGITS = 6  # of psi, by which inputs are alike
+FAR = 8  # the power of what the gate lets through
 STEPS, HALVINGS = 50, 30
 TINY = 1e-9  # of e^2: where most residuals are zero, nothing overflows
 CONVERGED = 1e-9  # nats an example
@@ -50,14 +57,15 @@ class InputNoise:
     gain: float
     error: float
 
-    def __call__(self, psi: Tensor, mean: Tensor) -> Tensor:
-        """s (B, K); psi (B, m), mean (B, K), in the precision of the fields."""
+    def __call__(self, psi: Tensor, mean: Tensor, passed: Tensor) -> Tensor:
+        """s' (B, K); psi (B, m), mean (B, K), p (B, 1), in the precision of the fields."""
         logarithm = psi @ self.weights + (mean * self.slopes + self.offset)
-        return torch.minimum(torch.maximum(logarithm, self.low), self.high).exp()
+        scale = torch.minimum(torch.maximum(logarithm, self.low), self.high).exp()
+        return scale + passed.pow(FAR) * (scale.clamp(min=1.0) - scale)
 
-    def of(self, psi: Array, mean: Array) -> Array:
+    def of(self, psi: Array, mean: Array, passed: Array) -> Array:
         """The same in NumPy, float64."""
-        return to_numpy(self(torch.from_numpy(psi), torch.from_numpy(mean)))
+        return to_numpy(self(*(torch.from_numpy(each) for each in (psi, mean, passed))))
 
     @classmethod
     def fit(cls, psi: Array, mean: Array, squares: Array, seed: int) -> "tuple[InputNoise, Array] | None":

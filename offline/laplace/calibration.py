@@ -53,8 +53,8 @@ def calibrate(
         if added is None:
             return HeldOutOutputs(mean, variance)
         extra, distance, psi = added.of_all(job.network, data.inputs, rows)
-        gated, _, _ = added.gate.of(variance, extra, likelihood.added_share)
-        scale = None if added.noise is None else added.noise.of(psi, mean)
+        gated, _, _, passed = added.gate.of(variance, extra, likelihood.added_share)
+        scale = None if added.noise is None else added.noise.of(psi, mean, passed)
         return HeldOutOutputs(mean, gated, {"distance": distance}, scale)
 
     tuned = outputs(tuning) if len(tuning) else None

@@ -47,7 +47,7 @@ class PlainAnswers:
         precision, unit = str(found["mean"].dtype), np.sqrt(share)
         return Truth(to_numpy(self.inputs), **found, precision=precision, unit=unit, least=least)
 
-    def _gated(self, added: AddedWeights, subnetwork: Array, v: Array) -> tuple[Array, Array, Array]:
+    def _gated(self, added: AddedWeights, subnetwork: Array, v: Array) -> tuple[Array, ...]:
         """As `Gate.of`."""
         return added.gate.of(subnetwork, v, self.job.likelihood.added_share.astype(subnetwork.dtype))
 
@@ -87,9 +87,9 @@ class PlainAnswers:
         with torch.no_grad():
             served = self.added.to(outputs)
             both, psi = served.of(network, inputs)
-            scale = None if served.noise is None else served.noise(psi, outputs)
         v, distance = to_numpy(both).T
-        variance, part, _ = self._gated(self.added, variance, v)
+        variance, part, _, passed = self._gated(self.added, variance, v)
         found |= {"variance": variance, "added_variance": part, "feature_scores": distance[:, np.newaxis]}
-        found |= {} if scale is None else {"noise_scale": to_numpy(scale)}
+        if served.noise is not None:
+            found["noise_scale"] = to_numpy(served.noise(psi, outputs, torch.from_numpy(passed).to(outputs)))
         return found, jacobian, v

@@ -3,7 +3,7 @@
 Slow and obvious on purpose. It shares no code with the packages it checks.
 """
 
-from tests.reference.input_noise import input_noise
+from tests.reference.input_noise import far_scale, input_noise
 from tests.reference.posterior import (
     binary_probabilities,
     curvature_left_out,
@@ -55,6 +55,7 @@ __all__ = [
     "drift_factors",
     "entropy",
     "exact_model",
+    "far_scale",
     "full_jacobian",
     "greedy",
     "input_noise",

@@ -91,6 +91,14 @@ def error_of(values: Array) -> float:
     return float(np.std(values)) / math.sqrt(len(values))
 
 
+def far_scale(scale: float, unusual: float, threshold: float) -> float:
+    """s' of an input whose u and u_0 these are."""
+    share = 1.0
+    for _ in range(8):
+        share *= max(unusual - threshold, 0.0) / unusual
+    return (1 - share) * scale + share * max(scale, 1.0)
+
+
 def input_noise(psi: Array, mean: Array, squares: Array, seed: int) -> Found | None:
     """As `InputNoise.fit`."""
     count, outputs = squares.shape

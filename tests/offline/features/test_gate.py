@@ -24,7 +24,7 @@ def test_equals_the_definition(kind: str, count: int) -> None:
     share, (subnetwork, added), (far, beyond) = SHARES[kind], variances(count), variances(50, seed=1)
     expected = reference.gate(subnetwork, added, share)
     found = Gate.fit((subnetwork / share).mean(1), added).scaled(1.7)
-    variance, part, _ = found.of(10 * far, beyond, share)
+    variance, part, _, _ = found.of(10 * far, beyond, share)
     for n in range(50):
         whole, own = expected(10 * far[n], float(beyond[n]), 1.7)
         np.testing.assert_allclose(variance[n], whole, rtol=1e-9, atol=1e-12)
@@ -33,7 +33,7 @@ def test_equals_the_definition(kind: str, count: int) -> None:
 
 def test_so_many_held_out_inputs_pay_nothing() -> None:
     subnetwork, added = variances(500)
-    variance, part, whole = Gate.fit(subnetwork.mean(1), added).of(subnetwork, added, np.ones(1))
+    variance, part, whole, _ = Gate.fit(subnetwork.mean(1), added).of(subnetwork, added, np.ones(1))
     assert (variance == 0).all(axis=1).mean() == pytest.approx(ORDINARY, abs=0.002)
     assert (part[(variance == 0).all(axis=1)] == 0).all()
     assert (whole > 0).all()
@@ -45,7 +45,7 @@ def test_a_part_that_is_zero_for_most_is_left_out() -> None:
     subnetwork[: 2 * 100 // 3] = 0
     found = Gate.fit(subnetwork.mean(1), added)
     assert found.subnetwork == 0
-    _, _, whole = found.of(1e6 * subnetwork, added, np.ones(1))
+    _, _, whole, _ = found.of(1e6 * subnetwork, added, np.ones(1))
     np.testing.assert_allclose(whole, np.repeat(found.added * added[:, np.newaxis], 3, axis=1))
 
 
@@ -59,7 +59,7 @@ def test_a_part_that_a_prior_leaves_nothing_is_left_out() -> None:
 def test_without_any_variance_nothing_is_divided_by_zero() -> None:
     found = Gate.fit(np.zeros(50), np.zeros(50))
     assert found.threshold == TINY
-    variance, part, _ = found.of(np.zeros((2, 3)), np.array([0.0, 0.5]), np.ones(1))
+    variance, part, _, _ = found.of(np.zeros((2, 3)), np.array([0.0, 0.5]), np.ones(1))
     assert not variance[0].any()
     assert part[1] == pytest.approx(found.added * 0.5)
 
@@ -69,9 +69,10 @@ def test_never_negative_never_more_than_without_and_growing(own: list[float], ad
     fitted = Gate.fit(variances(100)[0].mean(1), variances(100)[1]).scaled(c)
     near, far = np.array([own]), np.array([own]) * 1.5 + 0.1
     for share in SHARES.values():
-        variance, part, whole = fitted.of(near, np.array([added]), share)
+        variance, part, whole, passed = fitted.of(near, np.array([added]), share)
         assert (variance >= 0).all()
         assert (variance <= whole).all()
+        np.testing.assert_allclose(passed * whole, variance)
         assert 0 <= part[0] <= fitted.added * added
         assert (fitted.of(far, np.array([added]), share)[0] >= variance).all()
 

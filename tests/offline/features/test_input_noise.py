@@ -13,6 +13,8 @@ from demur.offline.features.input_noise import LEAST_EXAMPLES, MOST_OUTPUTS, Inp
 from tests import reference
 from tests.reference.input_noise import Array
 
+NEAR = np.zeros((1, 1))  # the gate lets nothing through
+
 
 @dataclass
 class Case:
@@ -53,6 +55,12 @@ def drawn(case: Case, seed: int = 0) -> tuple[Array, Array, Array]:
     return np.repeat(psi, case.copies, 0), np.repeat(mean, case.copies, 0), np.repeat(squares, case.copies, 0)
 
 
+def fitted(psi: Array, mean: Array, squares: Array) -> InputNoise:
+    found = InputNoise.fit(psi, mean, squares, 0)
+    assert found is not None
+    return found[0]
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_equals_the_definition(name: str) -> None:
     psi, mean, squares = drawn(CASES[name])
@@ -66,7 +74,19 @@ def test_equals_the_definition(name: str) -> None:
     np.testing.assert_allclose(left_out, expected.left_out, rtol=1e-3)
     others = drawn(CASES[name], seed=1)
     for p, f in zip(3 * others[0][:20], others[1][:20], strict=True):
-        np.testing.assert_allclose(noise.of(p[np.newaxis], f[np.newaxis])[0], expected.scale(p, f), rtol=1e-3)
+        np.testing.assert_allclose(noise.of(p[np.newaxis], f[np.newaxis], NEAR)[0], expected.scale(p, f), rtol=1e-3)
+
+
+def test_far_from_the_data_it_is_no_less_than_one_noise_for_all() -> None:
+    psi, mean, squares = drawn(Case(60, by_feature=4.0))
+    noise, unusual = fitted(psi, mean, squares), np.geomspace(0.1, 1e6, 60)
+    passed = np.maximum(1 - 2.0 / unusual, 0)[:, np.newaxis]
+    near, found = noise.of(psi, mean, NEAR), noise.of(psi, mean, passed)
+    expected = [reference.far_scale(s, u, 2.0) for s, u in zip(near[:, 0], unusual, strict=True)]
+    np.testing.assert_allclose(found[:, 0], expected, rtol=1e-9)
+    assert (found[unusual <= 2] == near[unusual <= 2]).all()
+    assert (near[-10:] < 0.9).any()
+    assert found[-10:].min() > 0.999
 
 
 def test_finds_the_noise_that_the_data_have() -> None:
@@ -75,7 +95,7 @@ def test_finds_the_noise_that_the_data_have() -> None:
     found = InputNoise.fit(psi, mean, squares, 0)
     assert found is not None
     s = np.exp((2.0 * psi[:, :1] + mean - 5) / 2)
-    ratio = found[0].of(psi, mean) / s
+    ratio = found[0].of(psi, mean, NEAR) / s
     assert np.log(ratio).std() < 0.06
     np.testing.assert_allclose((squares / np.square(found[1])).mean(axis=0), 1)
 
@@ -108,7 +128,7 @@ def test_an_output_that_is_exact_but_once_divides_by_nothing() -> None:
     squares[:] = 0
     squares[7] = 60
     found = InputNoise.fit(psi, mean, squares, 0)
-    assert found is None or np.isfinite(found[0].of(psi, mean)).all()
+    assert found is None or np.isfinite(found[0].of(psi, mean, NEAR)).all()
 
 
 @given(seed=st.integers(0, 20), far=st.floats(-1e6, 1e6), constant=st.booleans())
@@ -119,8 +139,8 @@ def test_every_input_has_a_noise_within_those_of_the_examples(seed: int, far: fl
     found = InputNoise.fit(psi, mean, squares, seed)
     if found is None:
         return
-    noise, inside = found[0], found[0].of(psi, mean)
-    scale = noise.of(np.full((1, 3), far), far * np.array([[1.0, -1.0]]))
+    noise, inside = found[0], found[0].of(psi, mean, NEAR)
+    scale = noise.of(np.full((1, 3), far), far * np.array([[1.0, -1.0]]), NEAR)
     assert (scale >= inside.min(axis=0) * (1 - 1e-12)).all()
     assert (scale <= inside.max(axis=0) * (1 + 1e-12)).all()
 
@@ -131,13 +151,17 @@ def test_the_unit_and_the_zero_of_an_output_change_nothing(seed: int, unit: floa
     first, other = (InputNoise.fit(psi, values, squares, seed) for values in (mean, unit * (mean + shift)))
     assert (first is None) == (other is None)
     if first is not None and other is not None:
-        np.testing.assert_allclose(other[0].of(psi, unit * (mean + shift)), first[0].of(psi, mean), rtol=1e-5)
+        np.testing.assert_allclose(
+            other[0].of(psi, unit * (mean + shift), NEAR), first[0].of(psi, mean, NEAR), rtol=1e-5
+        )
 
 
 def test_the_same_in_float32() -> None:
     psi, mean, squares = drawn(Case(60, by_feature=4.0))
     found = InputNoise.fit(psi, mean, squares, 0)
     assert found is not None
-    single = converted(found[0], torch.zeros(()))(torch.tensor(psi).float(), torch.tensor(mean).float())
+    single = converted(found[0], torch.zeros(()))(
+        torch.tensor(psi).float(), torch.tensor(mean).float(), torch.zeros(1, 1)
+    )
     assert single.dtype == torch.float32
-    np.testing.assert_allclose(single, found[0].of(psi, mean), rtol=1e-5)
+    np.testing.assert_allclose(single, found[0].of(psi, mean, NEAR), rtol=1e-5)
