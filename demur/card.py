@@ -61,7 +61,7 @@ def print_card(bundle: Path, warned: bool = False) -> None:
         rows["noise"] = f"standard deviation {noise_text(manifest, '.4g')}{_by_input(manifest)}"
     rows["threshold"] = (
         f"reject above {calibration.score} {calibration.threshold:.4g} (false-reject rate "
-        f"{calibration.false_reject_rate:g}, {calibration.examples} held-out examples)"
+        f"{calibration.false_reject_rate:g}, {calibration.scores} held-out examples)"
     )
     if calibration.parts is not None:
         rows["surprise"] = f"the largest of {', '.join(map(_beyond, calibration.parts))}"

@@ -74,7 +74,8 @@ class Calibrated:
         likelihood, rule = self.likelihood, self.rule
         calibration = Calibration(
             score=likelihood.scoring.name,
-            examples=len(rule.scores),
+            examples=len(self.data),
+            scored=None if len(rule.scores) == len(self.data) else len(rule.scores),
             false_reject_rate=rule.false_reject_rate,
             threshold=rule.threshold,
             outcomes=self._turned_out[1],

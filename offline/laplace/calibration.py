@@ -11,9 +11,10 @@ import numpy as np
 from demur.service.inference.predictor import Prediction
 from demur.service.maths.posterior_factor import CholeskyPosterior
 from demur.service.maths.rejection import RejectionRule
+from demur.service.maths.scores import DISTANCE
 
 from ..data.held_out import HeldOut
-from ..data.likelihood import Classification, Likelihood, with_noise_scale
+from ..data.likelihood import Classification, Likelihood, Regression, with_noise_scale
 from ..data.loaders import rows_within
 from ..features.added_weights import AddedWeights
 from ..jacobian.jacobian import SubnetworkJacobian
@@ -66,8 +67,11 @@ def calibrate(
         likelihood = replace(likelihood, scoring=scoring)
     found = outputs(conformal)
     prediction = _finite(likelihood, found)
-    rule = RejectionRule(np.sort(prediction.score), job.config.false_reject_rate)
     known = None if tuned is None else Predicted(tuning, _finite(likelihood, tuned))
+    scores = [prediction.score]
+    if known is not None and isinstance(likelihood, Regression) and likelihood.scoring is DISTANCE:
+        scores.append(known.prediction.score)  # training data alone make it, so that no example has tuned it
+    rule = RejectionRule(np.sort(np.concatenate(scores)), job.config.false_reject_rate)
     return Calibrated(likelihood, conformal, found, prediction, rule, known)
 
 

@@ -85,7 +85,7 @@ def _outcome_tensors(outcomes: Outcomes) -> Tensors:
 def calibration_from_bytes(file: Path, data: bytes, manifest: Manifest) -> CalibrationTensors:
     """What is in `data`, checked; `BundleError`."""
     tensors = {name: one for name, one in read_tensors(file, data).items() if not name.startswith(UNUSED)}
-    scores = _ascending(file, tensors, "scores", manifest.calibration.examples)
+    scores = _ascending(file, tensors, "scores", manifest.calibration.scores)
     outcomes = _outcomes(file, tensors, scores, manifest)
     scoring = _scoring(file, tensors, manifest.calibration)
     refuse_rest(file, tensors)
@@ -118,7 +118,7 @@ def _ascending(file: Path, tensors: Tensors, name: str, examples: int) -> Array:
 
 def _outcomes(file: Path, tensors: Tensors, scores: Array, manifest: Manifest) -> Outcomes:
     if manifest.task == "regression":
-        residuals = take(file, tensors, "residuals", "float64", (len(scores), manifest.outputs))
+        residuals = take(file, tensors, "residuals", "float64", (manifest.calibration.examples, manifest.outputs))
         if (residuals < 0).any():
             raise BundleError(file, "residuals: found a negative one, expected numbers of at least 0")
         return RegressionOutcomes(residuals)

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from ..maths.rejection import rate_range
 from ..maths.score_distribution import LEAST_SCALE
 from ..maths.scores import FeatureScoreName, ScoreName, SingleScoreName
 from .rules import Part, check_fields
@@ -218,10 +219,12 @@ class ScorePart(Part):
 class Calibration(Part):
     """The rejection rule. `threshold` is the largest score still accepted.
 
-    `parts`: what the score is made of, null for a single one.
+    `examples`: those that tuned nothing. `scored`: how many scores set the threshold, where that is more: of a
+    regression whose score needs no tuning. `parts`: what the score is made of, null for a single one.
     """
 
     retired: ClassVar[frozenset[str]] = frozenset({"compared"})
+    left_out: ClassVar[frozenset[str]] = frozenset({"scored"})
 
     score: ScoreName
     examples: AtLeastOne
@@ -229,6 +232,21 @@ class Calibration(Part):
     threshold: float
     outcomes: Outcomes
     parts: tuple[ScorePart, ...] | None = None
+    scored: AtLeastOne | None = None
+
+    @property
+    def scores(self) -> int:
+        """How many set the threshold."""
+        return self.scored or self.examples
+
+    @property
+    def expected(self) -> str:
+        """What the false-reject rate comes out at, for people."""
+        low, high = (f"{100 * share:.2g} %" for share in rate_range(self.scores, self.false_reject_rate))
+        return (
+            f"a rate of {100 * self.false_reject_rate:g} % that is set by {self.scores:,} examples comes out between "
+            f"{low} and {high}, nine times in ten"
+        )
 
     def __post_init__(self) -> None:
         parts = self.parts or ()

@@ -48,6 +48,23 @@ def share_bound(n: int, k: int, confidence: float) -> float:
     return high
 
 
+def rejection_rank(n: int, alpha: float) -> int:
+    """k = floor(alpha (n + 1)): the threshold at the rate alpha is the k-th largest of n calibration scores."""
+    k = min(n, math.floor(alpha * (n + 1)))
+    while k < n and (k + 1) / (n + 1) <= alpha:  # the division decides, as it does for the p-value
+        k += 1
+    while k > 0 and k / (n + 1) > alpha:
+        k -= 1
+    return k
+
+
+def rate_range(n: int, alpha: float, probability: float = 0.9) -> tuple[float, float]:
+    """Between what the real false-reject rate of a rule at alpha lies, with this probability over calibration sets:
+    quantiles of Beta(k, n + 1 - k), as `RejectionRule.rate_bound` has them."""
+    k, side = rejection_rank(n, alpha), (1 + probability) / 2
+    return 1 - share_bound(n, n + 1 - k, side), share_bound(n, k, side)
+
+
 @dataclass(frozen=True)
 class RejectionRule:
     """The calibrated rule. `scores` (n,) ascending; `false_reject_rate` alpha in (0, 1)."""
@@ -71,19 +88,9 @@ class RejectionRule:
         p <= alpha  <=>  #{calibration >= score} <= k - 1  <=>  score > threshold. Infinite when k = 0: too few
         scores to reject anything at this rate.
         """
-        n, k = len(self.scores), self._rank
+        n = len(self.scores)
+        k = rejection_rank(n, self.false_reject_rate)
         return float(self.scores[n - k]) if k > 0 else math.inf
-
-    @property
-    def _rank(self) -> int:
-        """k, as `threshold` has it."""
-        n, alpha = len(self.scores), self.false_reject_rate
-        k = min(n, math.floor(alpha * (n + 1)))
-        while k < n and (k + 1) / (n + 1) <= alpha:  # the division decides, as it does for the p-value
-            k += 1
-        while k > 0 and k / (n + 1) > alpha:
-            k -= 1
-        return k
 
     def rate_bound(self, confidence: float = 0.999) -> float:
         """Upper bound, at this confidence, on the rule's real false-reject rate, given n calibration scores.
@@ -91,7 +98,8 @@ class RejectionRule:
         The threshold is an order statistic: over calibration sets, the share of new in-distribution scores above it is
         Beta(k, n + 1 - k) distributed (Vovk, 2012). Its quantile x solves P(Binomial(n, x) < k) = 1 - confidence.
         """
-        return share_bound(len(self.scores), self._rank, confidence)
+        n = len(self.scores)
+        return share_bound(n, rejection_rank(n, self.false_reject_rate), confidence)
 
     def p_value(self, score: Array) -> Array:
         """(1 + #{calibration score >= score}) / (n + 1), (B,) -> (B,)."""

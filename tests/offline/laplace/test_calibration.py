@@ -1,6 +1,7 @@
 """Held-out data decide: split, temperature, quantiles, each against a slow loop."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from demur.offline import FitConfig, fit_bundle
 from demur.offline.data.held_out import HeldOut, check_enough, collect_held_out
 from demur.offline.data.likelihood import Classification, Regression
 from demur.offline.jacobian.jacobian import SubnetworkJacobian
@@ -19,6 +21,7 @@ from demur.offline.laplace.posterior import factor
 from demur.offline.network.model_copy import private_copy
 from demur.offline.network.weights import WeightLayout
 from demur.offline.runtime.progress import silent
+from demur.service import Predictor
 from demur.service.format.manifest import Task
 from demur.service.maths.posterior_factor import CholeskyPosterior
 from tests import reference
@@ -42,6 +45,31 @@ def make(outputs: int) -> tuple[SubnetworkJacobian, Tensor]:
     indices = torch.arange(0, layout.total, 3)[:7]
     root = torch.randn(5, 7, dtype=torch.float64)
     return make_jacobian(private_copy(model, CPU), layout, indices, torch.randn(2, 3)), root.T @ root
+
+
+# --------------------------------------------------------------------------- threshold
+
+
+@pytest.mark.usefixtures("short_fits")
+@pytest.mark.parametrize(("task", "scored"), [("regression", 50), ("classification", None)])
+def test_all_held_out_examples_set_the_threshold_of_a_score_that_they_do_not_tune(
+    task: Task, scored: int | None, tmp_path: Path
+) -> None:
+    torch.manual_seed(1)
+    x = torch.randn(150, 3)
+    y = (x.sum(1) > 0).long() if task == "classification" else x.sum(1, keepdim=True)
+    network = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2 if task == "classification" else 1))
+    config = FitConfig(likelihood=task, subnetwork_size=10, selection="random", device="cpu")
+    fit_bundle(network, [(x[:100], y[:100])], tmp_path / "b", calibration_loader=[(x[100:], y[100:])], config=config)
+    predictor = Predictor.load(tmp_path / "b")
+    calibration, rule = predictor.manifest.calibration, predictor.decision.pooled
+    assert (calibration.examples, calibration.scored, len(rule.scores)) == (25, scored, scored or 25)
+    if scored:
+        distances = predictor.predict(x[100:].numpy()).score
+        np.testing.assert_allclose(rule.scores, np.sort(distances), rtol=1e-4, atol=2e-6)
+        assert predictor.decision.residuals is not None
+        assert len(predictor.decision.residuals.residuals) == 25
+    assert f"set by {scored or 25} examples comes out between" in (tmp_path / "b" / "README.md").read_text()
 
 
 # --------------------------------------------------------------------------- split

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from demur.service.maths.rejection import (
     RejectionRule,
     minimum_calibration_examples,
+    rate_range,
     share_bound,
 )
 
@@ -106,10 +107,14 @@ def test_what_the_calibration_set_leaves_open(n: int, alpha: float) -> None:
     scores = np.sort(np.random.default_rng(0).random((2000, n)), axis=1)
     rates = np.array([1 - RejectionRule(row, alpha).threshold for row in scores])
     assert 0.001 < (rates > rule.rate_bound(0.99)).mean() < 0.03
+    low, high = rate_range(n, alpha, 0.9)
+    assert (low, high) == pytest.approx(beta.ppf([0.05, 0.95], k, n + 1 - k), rel=1e-6)
+    assert 0.87 < ((rates > low) & (rates < high)).mean() < 0.93
 
 
 def test_a_rule_that_rejects_nothing_has_no_false_rejects() -> None:
     assert RejectionRule(np.arange(5.0), 0.05).rate_bound() == 0.0
+    assert rate_range(5, 0.05) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize(("n", "d"), [(1, 0), (10, 0), (150, 1), (180, 7), (10_000, 100), (10_000, 9000), (5, 5)])
