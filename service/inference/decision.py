@@ -65,8 +65,7 @@ class Decision:
         What is not finite is rejected. out_of_range (B,) bool, as in `Prediction`.
         """
         found = self.predictive.values(outputs)
-        usable = found.get("std", outputs.variance)
-        finite = finite_rows(outputs.mean, usable) & np.isfinite(found["score"])
+        finite = finite_rows(outputs.mean, found.get("std", outputs.variance), found["score"][:, np.newaxis])
         found["score"] = found["score"] if finite.all() else np.where(finite, found["score"], np.inf)
         p_value, rejected = self._decided(found["score"], found.get("probabilities"))
         # Reject what is not finite even where the threshold is infinite.

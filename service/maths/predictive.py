@@ -113,10 +113,10 @@ def class_probabilities(
 
 def _spread(variance: Array, temperature: float, link: Link = "probit") -> Array:
     """sqrt(T^2 + pi/8 v), by which the probit approximation divides each logit, or all of an example."""
-    spread = np.asarray(variance, np.float64)
+    spread, scale = np.asarray(variance, np.float64), PROBIT
     if link == "probit-shared":
-        spread = spread.sum(axis=-1, keepdims=True) / spread.shape[-1]
-    return np.sqrt(PROBIT * spread + temperature**2)
+        spread, scale = spread.sum(axis=-1, keepdims=True), PROBIT / spread.shape[-1]
+    return np.sqrt(scale * spread + temperature**2)
 
 
 def entropy(probabilities: Array) -> Array:

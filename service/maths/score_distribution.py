@@ -57,10 +57,11 @@ class ScoreDistribution:
 
     def surprise_at(self, scores: Array) -> Array:
         """u (B,) of scores (B,)."""
+        found: Array = np.interp(scores, self.values, self.surprise)
+        if (scores <= self.start).all():  # as most are; for a few examples a call of NumPy costs more than its work
+            return found
         excess = np.maximum(scores - self.start, 0.0) / self.scale
-        tail = np.log1p(self.shape * excess) / self.shape if self.shape else excess
-        found: Array = np.interp(scores, self.values, self.surprise) + tail
-        return found
+        return found + (np.log1p(self.shape * excess) / self.shape if self.shape else excess)
 
 
 def pareto(excesses: Array) -> tuple[float, float]:
