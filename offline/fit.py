@@ -77,12 +77,13 @@ def fit_bundle(
     """Fit a subnetwork Laplace posterior around a trained network and write it to `out` as a bundle.
 
     model: a module of torch, the path of an ONNX file, or a perceptron of scikit-learn; outputs (B, K), logits or
-    regression means; or (B,), and of a classification one logit, that of class 1; alone, first in a tuple, or called
-    `logits`; any mode; never changed, also not on an error. train_loader, calibration_loader: a pair (X, y) of tensors,
-    arrays or data frames, a dataset, or batches (inputs, targets) that can be read several times; the columns of a data
-    frame are the names of the features, and those of the calibration data are put in their order. The calibration data
-    are held out of training, are kept in memory, and tune prior precision, observation noise, temperature and reject
-    threshold. out: a new folder; an existing bundle is replaced atomically, anything else there is refused.
+    regression means, these also beside their (log) variances in a tuple of two or as (B, 2 K); or (B,), and of a
+    classification one logit, that of class 1; alone, first in a tuple, or called `logits`; any mode; never changed,
+    also not on an error. train_loader, calibration_loader: a pair (X, y) of tensors, arrays or data frames, a dataset,
+    or batches (inputs, targets) that can be read several times; the columns of a data frame are the names of the
+    features, and those of the calibration data are put in their order. The calibration data are held out of training,
+    are kept in memory, and tune prior precision, observation noise, temperature and reject threshold. out: a new
+    folder; an existing bundle is replaced atomically, anything else there is refused.
     class_names: K names, of classes, labels or values; by default, those of a data frame of several targets, or the
     model's own. input_spec: how the service makes inputs (images, feature names; `image_spec` reads those of timm and
     transformers); by default, plain arrays of the loader's shape. tokenizer: a fast one of transformers, or one of the
@@ -150,7 +151,7 @@ def fit_bundle(
             # 6. infer
             inference = infer(job, jacobian, curvature, tuning, added)
             if inference.added is not None:
-                say(inference.added.chosen.explanation)
+                say(inference.added.explanation)
 
             factor = graph_factor(jacobian, inference.factor, job.likelihood.outputs)
 

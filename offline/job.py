@@ -1,5 +1,6 @@
 """The job: what all stages of a fit share, checked and prepared from the user's input."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -115,7 +116,10 @@ def prepare(
             raise ValueError(f"model: found NaN or infinity in {name!r}, expected finite weights")
     inputs, targets, given = first_batch(train, "train_loader", device)
     taken = input_form(model, given)
-    outputs, form = check_private(model, network, inputs, config.likelihood == "classification", taken)
+    # Two outputs of class numbers are logits, and no mean and variance.
+    values = config.likelihood == "regression" and targets.is_floating_point()
+    columns = math.prod(targets.shape[1:]) if values else None
+    outputs, form = check_private(model, network, inputs, config.likelihood == "classification", taken, columns)
     by_targets = config.likelihood == "classification" and are_labels(targets, len(inputs), outputs)
     if by_targets:
         config = FitConfig(**config.model_dump(exclude_unset=True) | {"likelihood": "multilabel"})

@@ -263,7 +263,8 @@ class Regression:
         if tuple(targets.shape) != (batch, self.outputs):
             raise ValueError(
                 f"targets: found shape {tuple(targets.shape)}, expected ({batch}, {self.outputs}), one for each output "
-                "of the model; one that gives variances too is fitted by its means alone"
+                "of the model; one of means and log variances returns two tensors of the targets' shape, or both side "
+                "by side"
             )
         if targets.is_complex():
             raise ValueError(f"targets: found dtype {targets.dtype}, expected real numbers")

@@ -35,6 +35,7 @@ from .coordinates import Coordinates, converted, side_by_side
 from .gate import OPEN, Gate
 from .input_noise import InputNoise
 from .layers import MOST_INPUTS, FeatureLayers
+from .told_noise import ToldNoise
 
 PAIRS = 10_000  # of examples, for the median distance
 LEAST_DISTANCE = 1e-3  # of two that are not alike, where coordinates are deviations: less is rounding
@@ -138,12 +139,13 @@ def _median_distance(t: Tensor, generator: torch.Generator) -> float:
 class AddedWeights:
     """variances: v for the variance of the outputs, the link, and v for the distance, the score; float64 on the CPU.
     gate: what makes both posteriors' variances that of the outputs, once it is chosen. noise: of a regression, where it
-    depends on the input."""
+    depends on the input; told: what it is then of, where the network gives its own."""
 
     layers: FeatureLayers
     variances: FeatureVariance
     gate: Gate = OPEN
     noise: InputNoise | None = None
+    told: ToldNoise | None = None
 
     @classmethod
     def fit(cls, layers: FeatureLayers, activations: dict[str, Tensor], seed: int) -> "AddedWeights":
@@ -166,17 +168,21 @@ class AddedWeights:
         return cls(layers, score.beside(link, len({*layers.link} & {*layers.score})))
 
     def of(self, model: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
-        """v and the distance, (B, 2), and psi of the latter (B, m); x (B, *input_shape); the model in the precision of
-        the fields."""
-        return self.variances.with_projections(read_activations(model, self.layers.paths, x))
+        """v and the distance, (B, 2), and what the noise is a function of: psi of the latter (B, m), or what the
+        network tells (B, K); x (B, *input_shape); the model in the precision of the fields."""
+        return self._of(model, read_activations(model, self.layers.paths, x), x)
+
+    def _of(self, model: nn.Module, read: Sequence[Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
+        both, psi = self.variances.with_projections(read)
+        return both, psi if self.told is None else self.told(model, x).to(both)
 
     def of_all(self, model: nn.Module, inputs: Tensor, rows: int) -> tuple[Array, Array, Array]:
-        """v and the distance, (n,), and psi in float64 from the model's own precision, `rows` examples at once."""
+        """As `of`, v and the distance (n,), in float64 from the model's own precision, `rows` examples at once."""
         found = []
         with torch.no_grad():
             for part in torch.split(inputs, rows):
                 read = [h.double().cpu() for h in read_activations(model, self.layers.paths, part)]
-                found.append(self.variances.with_projections(read))
+                found.append(self._of(model, read, part))
         both, psi = (to_numpy(torch.cat(each)) for each in zip(*found, strict=True))
         return both[:, 0], both[:, 1], psi
 

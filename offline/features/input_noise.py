@@ -90,7 +90,7 @@ class InputNoise:
         ]
         left_out = [_left_out(x, y, fold) for x, y in zip(designs, squares.T, strict=True)]
         tried, one = (np.stack(each, axis=-1) for each in zip(*left_out, strict=True))
-        gains = (_log_likelihoods(tried, squares) - _log_likelihoods(one, squares)).sum(axis=-1)
+        gains = (log_likelihoods(tried, squares) - log_likelihoods(one, squares)).sum(axis=-1)
         behind = gains[gains.mean(axis=1).argmax()] - gains
         chosen = int(np.flatnonzero(behind.mean(axis=1) <= behind.std(axis=1) / math.sqrt(count))[-1])
         gain, error = float(gains[chosen].mean()), float(gains[chosen].std() / math.sqrt(count))
@@ -120,7 +120,7 @@ def _left_out(design: Array, squares: Array, fold: Array) -> tuple[Array, Array]
     return tried, one
 
 
-def _log_likelihoods(logarithm: Array, squares: Array) -> Array:
+def log_likelihoods(logarithm: Array, squares: Array) -> Array:
     """Of e^2 under log s^2, without constants."""
     found: Array = -(logarithm + squares * np.exp(-logarithm)) / 2
     return found
@@ -134,7 +134,7 @@ def _fit(design: Array, squares: Array, ridge: float, start: Array | None = None
 
     def loss(w: Array) -> float:
         with np.errstate(over="ignore", invalid="ignore"):  # a step too long is halved
-            return float((penalty * w * w).sum() / 2 - _log_likelihoods(design @ w, squares).sum())
+            return float((penalty * w * w).sum() / 2 - log_likelihoods(design @ w, squares).sum())
 
     known = loss(w)
     for _ in range(STEPS):

@@ -16,6 +16,7 @@ from ..data.held_out import HeldOut
 from ..data.likelihood import Likelihood, Regression, with_noise_scale
 from ..features.added_weights import AddedWeights
 from ..features.input_noise import InputNoise
+from ..features.told_noise import ToldNoise
 from ..jacobian.jacobian import SubnetworkJacobian
 from ..job import Job
 from ..runtime.arrays import Array, to_numpy
@@ -42,6 +43,12 @@ class Added:
     weights: AddedWeights
     chosen: AddedScale
 
+    @property
+    def explanation(self) -> str:
+        """Of the gate, and of a noise that the network tells."""
+        told = self.weights.told
+        return self.chosen.explanation + ("" if told is None else f"; the model's second value is a {told.reading}")
+
     def in_manifest(self) -> ManifestPart:
         """What the manifest says of them."""
         weights, paid = self.weights, self.chosen.paid
@@ -54,7 +61,7 @@ class Added:
             budget=self.chosen.budget,
             cost=paid.cost,
             cost_error=paid.error,
-            explanation=self.chosen.explanation,
+            explanation=self.explanation,
             noise=None if weights.noise is None else _noise_part(weights.noise),
         )
 
@@ -102,6 +109,7 @@ class _Priors:
     warnings: tuple[str, ...] = ()
     added: tuple[Held, AddedScale] | None = None
     noise: InputNoise | None = None
+    told: ToldNoise | None = None
 
 
 def infer(
@@ -119,7 +127,7 @@ def infer(
     ggn = curvature.ggn.div_(job.likelihood.noise_variance)
     spectrum = _spectrum(job, ggn)
     found = _search(job, jacobian, ggn, spectrum, tuning, added, curvature.examples)
-    prior, likelihood, warnings = found.prior, found.likelihood, found.warnings
+    prior, likelihood, warnings = found.prior, found.likelihood, found.warnings + _not_told(job, found)
     held, chosen = found.added or (None, None)
     if isinstance(likelihood, Regression) and spectrum is not None and config.estimates_noise:
         if held is None or chosen is None:
@@ -142,7 +150,8 @@ def infer(
         )
     posterior_added = None
     if added is not None and held is not None and chosen is not None:
-        posterior_added = Added(replace(added, gate=held.gate.scaled(chosen.scale), noise=found.noise), chosen)
+        gate = held.gate.scaled(chosen.scale)
+        posterior_added = Added(replace(added, gate=gate, noise=found.noise, told=found.told), chosen)
         if not held.gate.subnetwork:
             warnings += (
                 f"the {jacobian.size:,} chosen weights are not served: for most held-out examples their variance is "
@@ -151,6 +160,16 @@ def infer(
             )
     noise_examples = len(tuning) if config.estimates_noise else None
     return Inference(kept, metadata, prior, likelihood, warnings, posterior_added, noise_examples)
+
+
+def _not_told(job: Job, found: _Priors) -> tuple[str, ...]:
+    """A warning where the network's own noise is not served."""
+    if not job.form.two_values or found.told is not None:
+        return ()
+    return (
+        "the noise that the model gives is not served: it needs added weights and an estimated sigma_noise, and must "
+        "make held-out targets likelier than one noise for all does",
+    )
 
 
 def needs_spectrum(config: FitConfig) -> bool:
@@ -205,13 +224,17 @@ def _scaled(
     """
     held = held_outputs(job, jacobian, found.likelihood, added, tuning, variances)
     chosen = choose_scale(job.config, found.likelihood, held)
-    noise, likelihood = None, chosen.paid.likelihood
+    own, noise, likelihood = None, None, chosen.paid.likelihood
     if isinstance(likelihood, Regression) and job.config.estimates_noise:
         squares = np.square((held.targets - held.mean) / likelihood.noises)
         assert held.psi is not None
-        noise, scale = InputNoise.fit(held.psi, held.mean, squares, job.config.seed) or (None, None)
+        told = ToldNoise.fit(job.form, job.network, tuning.inputs, squares)
+        if told is None:
+            noise, scale = InputNoise.fit(held.psi, held.mean, squares, job.config.seed) or (None, None)
+        else:
+            own, noise, scale = told
         likelihood = with_noise_scale(likelihood, scale)
-    return replace(found, likelihood=likelihood, added=(held, chosen), noise=noise)
+    return replace(found, likelihood=likelihood, added=(held, chosen), noise=noise, told=own)
 
 
 def _of_spectrum(spectrum: Spectrum, prior: Prior) -> Variances:

@@ -151,9 +151,11 @@ def check_private(
     inputs: Tensor,
     classification: bool = True,
     taken: InputForm = ONE_INPUT,
+    targets: int | None = None,
 ) -> tuple[int, OutputForm]:
     """K, and the form of what the model returns, from forward passes of a few examples; `ValueError` for a `network`
     that cannot be used. It returns outputs (B, K) from now on, and takes one tensor, packed as `taken` says.
+    targets: of an example of a regression.
 
     It must accept the inputs, not change them, give the same outputs twice, and agree with `model`.
     """
@@ -163,7 +165,7 @@ def check_private(
         with torch.no_grad():
             with _plain_forward(network, inputs.device):
                 returned = network(few)
-            form = output_form(returned, len(few), classification)
+            form = output_form(returned, len(few), classification, targets)
             if form.one_logit:
                 refuse_sigmoid(network, few)
             form.install(network)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -20,19 +20,30 @@ class OutputForm:
     entry: the key of a mapping, the name of a field, or the place in a tuple; None: what is returned is the tensor.
     flat: it has shape (B,), and counts as (B, 1). one_logit: f (B, 1), the logit of class 1, becomes the two logits
     (0, f). Then softmax(0, f) = (1 - sigmoid(f), sigmoid(f)), and the curvature is that of the binary cross-entropy:
-    J^T (diag(p) - p p^T) J = p (1 - p) j j^T for J = (0, j).
+    J^T (diag(p) - p p^T) J = p (1 - p) j j^T for J = (0, j). two_values: of a regression, beside the means (B, K) stand
+    as many values that tell their noise, in the second place of a tuple or in the last K columns.
     """
 
     entry: str | int | None = None
     flat: bool = False
     one_logit: bool = False
+    two_values: bool = False
 
     def take(self, returned: Any) -> Tensor:
         """The outputs (B, K) of a batch."""
         outputs: Tensor = returned if self.entry is None else _entry(returned, self.entry)
         if self.flat:
             outputs = outputs.unsqueeze(1)
+        if self.two_values and self.entry is None:
+            outputs = outputs.chunk(2, dim=1)[0]
         return torch.cat([torch.zeros_like(outputs), outputs], dim=1) if self.one_logit else outputs
+
+    def beside(self, returned: Any) -> Tensor:
+        """The other values (B, K), where there are two of each output."""
+        if self.entry is None:
+            return cast(Tensor, returned).chunk(2, dim=1)[1]
+        other: Tensor = returned[1]
+        return other.unsqueeze(1) if other.dim() == 1 else other
 
     def install(self, network: nn.Module) -> None:
         """From now on the network returns the outputs (B, K).
@@ -50,6 +61,8 @@ class OutputForm:
         found = []
         if self.entry is not None:
             found.append(f"the model returns several things: its outputs are {_named(self.entry)}")
+        if self.two_values:
+            found.append("the model returns two values of each target: taken as its mean and what tells its noise")
         if self.one_logit:
             found.append("the model has one logit, that of class 1: served as two, 0 and this one")
         return found
@@ -62,8 +75,9 @@ PLAIN = OutputForm()
 OTHER_LENGTH = "; of recurrent and attention layers, batch_first=True keeps the examples on the first axis"
 
 
-def output_form(returned: object, batch: int, classification: bool) -> OutputForm:
-    """The form of what a network returned for `batch` examples; `ValueError` where the outputs are not to be found."""
+def output_form(returned: object, batch: int, classification: bool, targets: int | None = None) -> OutputForm:
+    """The form of what a network returned for `batch` examples; `ValueError` where the outputs are not to be found.
+    targets: of an example of a regression."""
     entry = None if isinstance(returned, Tensor) else _find(returned)
     outputs = returned if entry is None else _entry(returned, entry)
     if not isinstance(outputs, Tensor) or outputs.dim() not in (1, 2) or outputs.shape[0] != batch:
@@ -79,7 +93,19 @@ def output_form(returned: object, batch: int, classification: bool) -> OutputFor
             f"model output: found dtype {outputs.dtype}, expected floating point: the logits, not the argmax of them"
         )
     flat = outputs.dim() == 1
-    return OutputForm(entry, flat, classification and (flat or outputs.shape[1] == 1))
+    two_values = _has_two_values(returned, outputs, entry, targets)
+    return OutputForm(entry, flat, classification and (flat or outputs.shape[1] == 1), two_values)
+
+
+def _has_two_values(returned: Any, outputs: Tensor, entry: str | int | None, targets: int | None) -> bool:
+    """Whether it is a tensor of twice as many columns as targets, or two tensors of as many."""
+    if targets is None or isinstance(entry, str):
+        return False
+    if entry is None:
+        return outputs.dim() == 2 and outputs.shape[1] == 2 * targets
+    shapes = ((len(outputs), targets), *([(len(outputs),)] if targets == 1 else []))
+    floats = all(isinstance(one, Tensor) and one.is_floating_point() for one in returned)
+    return len(returned) == 2 and floats and all(tuple(one.shape) in shapes for one in returned)
 
 
 def refuse_sigmoid(network: nn.Module, inputs: Tensor) -> None:

@@ -3,7 +3,7 @@
 Slow and obvious on purpose. It shares no code with the packages it checks.
 """
 
-from tests.reference.input_noise import far_scale, input_noise
+from tests.reference.input_noise import far_scale, input_noise, told_noise
 from tests.reference.posterior import (
     binary_probabilities,
     curvature_left_out,
@@ -78,6 +78,7 @@ __all__ = [
     "smoothed_p_value",
     "softmax",
     "surprise",
+    "told_noise",
     "trainable",
     "variance",
 ]

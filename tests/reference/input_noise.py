@@ -99,6 +99,28 @@ def far_scale(scale: float, unusual: float, threshold: float) -> float:
     return (1 - share) * scale + share * max(scale, 1.0)
 
 
+def told_noise(values: Array, squares: Array) -> tuple[str, Array] | None:
+    """What the values r (n, K) that a network gives beside its means are, and s (n, K); as `ToldNoise.fit`."""
+    readings: dict[str, Callable[[float], float]] = {
+        "log variance": math.exp,
+        "variance": float,
+        "standard deviation": lambda r: r**2,
+    }
+    found: dict[str, tuple[float, Array]] = {}
+    for name, variance in readings.items():
+        if name != "log variance" and values.min() <= 0:
+            continue
+        told = np.array([[variance(float(r)) for r in row] for row in values])
+        told *= [np.mean(squares[:, k] / told[:, k]) for k in range(values.shape[1])]
+        gains = [
+            log_likelihood(math.log(told[place]), float(squares[place])) - log_likelihood(0.0, float(squares[place]))
+            for place in np.ndindex(*told.shape)
+        ]
+        found[name] = sum(gains), np.sqrt(told)
+    best = max(found, key=lambda name: found[name][0])
+    return (best, found[best][1]) if found[best][0] > 0 else None
+
+
 def input_noise(psi: Array, mean: Array, squares: Array, seed: int) -> Found | None:
     """As `InputNoise.fit`."""
     count, outputs = squares.shape
