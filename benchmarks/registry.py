@@ -7,6 +7,7 @@ from benchmarks.experiments import drift, robustness, scores, versions
 from benchmarks.experiments.frontier import plot as frontier_plot
 from benchmarks.experiments.frontier import run as frontier
 from benchmarks.experiments.guarantees import run as guarantees
+from benchmarks.experiments.regression import run as regression
 from benchmarks.experiments.strangers import run as strangers
 from benchmarks.fit import against_laplace, bundles, price
 from benchmarks.serving import against_servers, bulk, cpu, fair, load, playground, rpc, shadow, soak, texts
@@ -86,6 +87,13 @@ BENCHMARKS = (
         strangers.run,
         threads=1,
         needs="minutes, and packages of the index",
+    ),
+    Benchmark(
+        "regression",
+        "intervals of regressions: one noise for all, the default's by the input, and MAPIE's",
+        regression.run,
+        threads=1,
+        needs="minutes, and data, given or downloaded",
     ),
     Benchmark(
         "robustness",
