@@ -26,6 +26,7 @@ MEASURED = (
     "price",
     "frontier",
     "strangers",
+    "regression",
     "robustness",
     "scores",
     "guarantees",
@@ -196,6 +197,34 @@ def strangers(result: Row) -> str:
             )
     head = ["", "plain", "default", "over temperature", "ECE: plain / temperature / default"]
     return table([*head, "AUROC for wrong answers: temperature / default", "wrong", "rejected"], rows)
+
+
+def regression(result: Row) -> str:
+    """A row for each table and method."""
+    rows = []
+    for found in result["rows"]:
+        for method, own in found["methods"].items():
+            cells = [_with_error(own, name, digits) for name, digits in (("log_likelihood", 3), ("width", 2))]
+            fifths = ", ".join(f"{100 * share:.0f}" for share in own["fifths"])
+            used = f" ({own['by_input']} of {found['seeds']} by the input)" if method == "default" else ""
+            name = f"{found['data']}, {found['held_out']}, {found['seeds']}"
+            rows.append([name, f"{method}{used}", *cells, f"{100 * own['coverage']:.1f}", fifths])
+    return table(
+        ["table, held out, seeds", "", "log-likelihood", "width", "coverage, %", "by fifths of the prediction"], rows
+    )
+
+
+FARTHEST = 1e3  # deviations of the target: a wider mean is that of a few intervals
+
+
+def _with_error(own: Row, name: str, digits: int) -> str:
+    """Nothing where it was not measured."""
+    if name not in own:
+        return ""
+    error = own[f"{name}_error"]
+    if own[name] > FARTHEST:
+        return f"{own[name]:.0e}"
+    return number(own[name], digits) + ("" if error is None else f" ± {number(error, digits)}")
 
 
 def strangers_foreign(result: Row) -> str:
@@ -536,6 +565,7 @@ TABLES_OF = (
     price,
     frontier,
     strangers,
+    regression,
     robustness,
     guarantees,
     drift,
