@@ -214,16 +214,11 @@ def regression(result: Row) -> str:
     )
 
 
-FARTHEST = 1e3  # deviations of the target: a wider mean is that of a few intervals
-
-
 def _with_error(own: Row, name: str, digits: int) -> str:
     """Nothing where it was not measured."""
     if name not in own:
         return ""
     error = own[f"{name}_error"]
-    if own[name] > FARTHEST:
-        return f"{own[name]:.0e}"
     return number(own[name], digits) + ("" if error is None else f" ± {number(error, digits)}")
 
 
