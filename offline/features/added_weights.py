@@ -2,13 +2,12 @@
 
 The head's inputs are random Fourier features (Rahimi and Recht, NeurIPS 2007) of where an example lies,
 
-    phi(t) = sqrt(2 / R) (cos(W t / (s d)), sin(W t / (s d))),   W (R / 2, T) normal,
+    phi(t) = sqrt(2 / R) cos(W t / (s d) + b),   W normal, b uniform in [0, 2 pi),
 
-d the median distance of two examples, s = 1, t the coordinates of an example (`demur.offline.features.coordinates`). In
-such pairs they have length 1, and tell a distance more exactly than as many cosines of random phases (Sutherland and
-Schneider, UAI 2015). The mean of the predictive, and the label, are the network's. A Gaussian prior of variance c over
-the added weights beta, and the training data's curvature, give the posterior, whose variance of an output is c v(x)
-before the gate (`demur.offline.features.gate`),
+d the median distance of two examples, s = 1, t the coordinates of an example (`demur.offline.features.coordinates`).
+So the mean of the predictive, and the label, are the network's. A Gaussian prior of variance c over the added weights
+beta, and the training data's curvature, give the posterior, whose variance of an output is c v(x) before the gate
+(`demur.offline.features.gate`),
 
     v(x) = rho phi^T (C + rho I)^-1 phi,   C = E[phi phi^T]:
 
@@ -16,7 +15,7 @@ small where training examples lie, and 1 far from all of them, however long the 
 Daxberger et al. (ICML 2021) over weights that were added, as in SNGP (Liu et al., NeurIPS 2020), with identity in the
 place of the outputs' Hessian. The m leading eigenpairs of C are kept, and the prior for the rest, so
 
-    v = 1 - sum_i e_i / (e_i + rho) (u_i^T phi)^2,
+    v = |phi|^2 - sum_i e_i / (e_i + rho) (u_i^T phi)^2,
 
 never smaller than with all of them.
 """
@@ -58,15 +57,13 @@ LINK_FEATURES, SCORE_FEATURES = FeatureSettings(512, 128), FeatureSettings(256, 
 
 @dataclass(frozen=True)
 class FeatureVariance:
-    """v, of n posteriors: coordinates; frequencies W / d (T, R) and phases (R,), by which a sine is a cosine; factors
-    (R', m) of each, columns sqrt(2 / R') sqrt(e_i / (e_i + rho)) u_i; prior (n,): v far from everything, of which
-    weights (m, n) take off the squares of the products of cosines and factors."""
+    """v, of n posteriors: coordinates; frequencies W / d (T, R), phases b (R,); factors (R', m) of each, columns
+    sqrt(e_i / (e_i + rho)) u_i; weights (R + m, n): of the squares of the cosines and of their products with these."""
 
     coordinates: Coordinates
     frequencies: Tensor
     phases: Tensor
     factors: tuple[Tensor, ...]
-    prior: Tensor
     weights: Tensor
 
     @classmethod
@@ -85,18 +82,19 @@ class FeatureVariance:
         the inputs."""
         coordinates = Coordinates.fit(parts, with_lengths=with_lengths, inputs=inputs, texture=texture)
         t = coordinates.of(parts)
-        half, scale = settings.features // 2, 2 / settings.features
-        normal = torch.randn(t.shape[1], half, generator=generator, dtype=t.dtype)
-        frequencies = normal.repeat(1, 2) / (settings.length_scale * _median_distance(t, generator))
-        phases = torch.tensor([0.0, -math.pi / 2], dtype=t.dtype).repeat_interleave(half)
+        normal = torch.randn(t.shape[1], settings.features, generator=generator, dtype=t.dtype)
+        phases = 2 * math.pi * torch.rand(settings.features, generator=generator, dtype=t.dtype)
+        frequencies = normal / (settings.length_scale * _median_distance(t, generator))
+        scale = 2 / settings.features  # |phi|^2 = scale |cos|^2
         curvature = torch.zeros(settings.features, settings.features, dtype=t.dtype)
         for some in torch.split(t, BLOCK):
             cosines = torch.cos(some @ frequencies + phases)
             curvature.addmm_(cosines.T, cosines, alpha=scale)
         values, vectors = torch.linalg.eigh(curvature / len(t))
         values, vectors = values.clamp(min=0).flip(0)[: settings.kept], vectors.flip(1)[:, : settings.kept]
-        factor = (vectors * (scale * values / (values + settings.precision)).sqrt()).contiguous()
-        return cls(coordinates, frequencies, phases, (factor,), t.new_ones(1), t.new_ones(factor.shape[1], 1))
+        factor = (vectors * (values / (values + settings.precision)).sqrt()).contiguous()
+        weights = torch.tensor([scale] * len(factor) + [-scale] * factor.shape[1], dtype=t.dtype)
+        return cls(coordinates, frequencies, phases, (factor,), weights.unsqueeze(1))
 
     def cosines(self, parts: Sequence[Tensor]) -> Tensor:
         """sqrt(R / 2) phi (B, R), of all posteriors side by side; parts (B, F_l), in the precision of the fields."""
@@ -111,8 +109,8 @@ class FeatureVariance:
         cosines = self.cosines(parts)
         each = torch.split(cosines, [len(factor) for factor in self.factors], dim=1)
         products = [own @ factor for own, factor in zip(each, self.factors, strict=True)]
-        known = torch.cat(products, dim=1).square()
-        return torch.addmm(self.prior, known, self.weights, alpha=-1).clamp(min=0.0), products[-1]
+        variance = (torch.cat([cosines, *products], dim=1).square() @ self.weights).clamp(min=0.0)
+        return variance, math.sqrt(2 / len(self.factors[-1])) * products[-1]
 
     def beside(self, link: "FeatureVariance", shared: int) -> "FeatureVariance":
         """Both, a link's before this one's; shared: as for the coordinates."""
@@ -122,8 +120,7 @@ class FeatureVariance:
             side_by_side(link.frequencies, self.frequencies, first, second),
             torch.cat([link.phases, self.phases]),
             link.factors + self.factors,
-            torch.cat([link.prior, self.prior]),
-            side_by_side(link.weights, self.weights),
+            side_by_side(link.weights, self.weights, len(link.phases), len(self.phases)),
         )
 
 
@@ -188,8 +185,8 @@ class AddedWeights:
 
     def gated(self) -> "AddedWeights":
         """With c v / med(v) in the place of v, as the gate takes it."""
-        v, scale = self.variances, self.variances.prior.new_tensor([self.gate.added, 1.0])
-        return replace(self, variances=replace(v, prior=v.prior * scale, weights=v.weights * scale))
+        scale = torch.tensor([self.gate.added, 1.0], dtype=self.variances.weights.dtype)
+        return replace(self, variances=replace(self.variances, weights=self.variances.weights * scale))
 
     def to(self, like: Tensor) -> "AddedWeights":
         """In the precision and on the device of a tensor."""
