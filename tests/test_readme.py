@@ -68,7 +68,6 @@ ELSEWHERE = {
     '{"algorithm": "ed25519", "key_id": "0123456789abcdef", "signature": "..."}': (
         "shows a signature shortened; tests/service/security/test_signing.py writes and reads whole ones"
     ),
-    "(x - m) / u for x >= m,  (x - m) / l for x < m": "a formula",
     "mermaid": "drawings, which tests/docs/test_rooms.py compares with the imports",
     "{toctree}": "contents of the site, which tests/docs/test_site.py builds",
 }

@@ -21,7 +21,7 @@ GATHERED_WORK = 384  # an entry's input at a position of its layer, gathered, an
 READ_WORK = 2**3  # a number of the posterior's factor, read once a call
 COSINE_WORK = 2**7  # a cosine
 # Operators of the graph: for both variances of added weights, for the head, for a parameter outside it.
-ADDED_OPERATORS, HEAD_OPERATORS, PARAMETER_OPERATORS = 41, 7, 30
+ADDED_OPERATORS, HEAD_OPERATORS, PARAMETER_OPERATORS = 55, 7, 30
 
 
 def added_work(layers: FeatureLayers, widths: Mapping[str, int]) -> int:

@@ -40,8 +40,9 @@ def choose_layers(
 ) -> FeatureLayers | None:
     """Of a network in eval mode, from one forward pass of x (B, *input_shape); None where no layer can be read.
 
-    The last layer's input and that at two thirds of the depth. Of a table the columns themselves count for the distance
-    too, and so do the inputs where only one layer can be read: a recurrent network maps noise and shuffled rows to
+    The last layer's input and that at two thirds of the depth; where both are one, the distance reads the layer before
+    it too. Of a table the columns themselves count for the distance instead, and so do the inputs where only one layer
+    can be read: a recurrent network maps noise and shuffled rows to
     states like those of training data; a layer that takes the inputs themselves then counts for the link alone. Where
     no other layer is there, as in a linear model, few inputs count as they do for the distance. Of images and series
     their texture counts, which comes first. The numbers of tokens say nothing. last: the path of the last layer where
@@ -66,9 +67,10 @@ def choose_layers(
     inputs = (INPUTS,) if alone or kind == "table" else ()
     texture = (TEXTURE,) if kind != "tokens" and places(x) else ()
     link = tuple(dict.fromkeys((usable[len(usable) * 2 // 3], usable[-1])))
+    late = tuple(usable[-2:]) if len(link) == 1 and kind != "table" else link
     if own.issuperset(link) and x[0].numel() <= MOST_INPUTS:
         link = (INPUTS,)  # standardised: rows next to the mean have no direction
-    layers = [path for path in link if path != INPUTS and (not inputs or path not in own)]
+    layers = [path for path in late if path not in own or not inputs]
     return FeatureLayers(link, (*texture, *inputs, *layers))
 
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from ..network.outputs import OutputForm
 from ..runtime.arrays import Array, to_numpy
-from .input_noise import InputNoise, log_likelihoods
+from .input_noise import ERRORS, InputNoise, log_likelihoods
 
 ROWS = 256
 SMALLEST = 1e-30  # of a variance far from the data, where it may be none
@@ -45,7 +45,7 @@ class ToldNoise:
         cls, form: OutputForm, model: nn.Module, inputs: Tensor, squares: Array
     ) -> "tuple[ToldNoise, InputNoise, Array] | None":
         """With s from log sigma_k^2, and s (n, K) of n held-out examples; None for a network of means alone, and where
-        no reading makes the examples likelier than one noise for all.
+        no reading makes the examples likelier than one noise for all, as `InputNoise.fit` asks.
 
         squares e^2 (n, K), whose means are one, float64.
         """
@@ -58,7 +58,7 @@ class ToldNoise:
             if reading != "log variance" and not bool((told > 0).all()):
                 continue
             noise, scale = _fitted(to_numpy(log_variance(told)), squares)
-            if noise.gain > (0.0 if best is None else best[1].gain):  # never where one is not finite
+            if noise.gain > (ERRORS * noise.error if best is None else best[1].gain):  # never where one is not finite
                 best = cls(form, reading), noise, scale
         return best
 
@@ -70,11 +70,12 @@ def _fitted(log_variances: Array, squares: Array) -> tuple[InputNoise, Array]:
         logarithms = log_variances + offset
         gains = (log_likelihoods(logarithms, squares) + squares / 2).sum(axis=1)
         gain, error = float(gains.mean()), float(gains.std()) / len(gains) ** 0.5
+        scale = np.exp(logarithms / 2)
     low, high = (torch.from_numpy(end(logarithms, axis=0) / 2) for end in (np.min, np.max))
     outputs = squares.shape[1]
     weights, slopes = torch.eye(outputs).double() / 2, torch.zeros(outputs).double()
     noise = InputNoise(weights, slopes, torch.from_numpy(offset / 2), low, high, gain, error)
-    return noise, np.exp(logarithms / 2)
+    return noise, scale
 
 
 def _told(model: nn.Module, form: OutputForm, x: Tensor) -> Tensor:

@@ -167,8 +167,8 @@ def _not_told(job: Job, found: _Priors) -> tuple[str, ...]:
     if not job.form.two_values or found.told is not None:
         return ()
     return (
-        "the noise that the model gives is not served: it needs added weights and an estimated sigma_noise, and must "
-        "make held-out targets likelier than one noise for all does",
+        "the noise that the model gives is not served: that takes added weights, an estimated sigma_noise, and targets "
+        "held out that it makes likelier, beyond chance, than one noise for all does, and than one that is fitted",
     )
 
 
@@ -228,10 +228,9 @@ def _scaled(
     if isinstance(likelihood, Regression) and job.config.estimates_noise:
         squares = np.square((held.targets - held.mean) / likelihood.noises)
         assert held.psi is not None
+        noise, scale = InputNoise.fit(held.psi, held.mean, squares, job.config.seed) or (None, None)
         told = ToldNoise.fit(job.form, job.network, tuning.inputs, squares)
-        if told is None:
-            noise, scale = InputNoise.fit(held.psi, held.mean, squares, job.config.seed) or (None, None)
-        else:
+        if told is not None and (noise is None or told[1].gain > noise.gain - noise.error):
             own, noise, scale = told
         likelihood = with_noise_scale(likelihood, scale)
     return replace(found, likelihood=likelihood, added=(held, chosen), noise=noise, told=own)

@@ -21,7 +21,7 @@ def to_json(manifest: Manifest) -> dict[str, Any]:
     """The manifest as plain data."""
     document = dataclasses.asdict(manifest)
     parts = [(manifest.input.image, document["input"]["image"])]
-    parts += [(getattr(manifest, name), document[name]) for name in ("input", "added_weights", "verification")]
+    parts += [(getattr(manifest, n), document[n]) for n in ("input", "calibration", "added_weights", "verification")]
     for part, data in parts:
         for name in () if part is None else type(part).left_out:
             if data[name] is None:

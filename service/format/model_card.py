@@ -99,10 +99,8 @@ def _figures(manifest: Manifest) -> str:
 
 
 def _rejection(manifest: Manifest) -> str:
-    rate = f"{100 * manifest.calibration.false_reject_rate:g} %"
-    said = (
-        f"Of ordinary inputs, {rate} are rejected ({manifest.calibration.expected}); a service can choose another rate."
-    )
+    rate, expected = f"{100 * manifest.calibration.false_reject_rate:g} %", manifest.calibration.expected
+    said = f"Of ordinary inputs, at most {rate} are rejected ({expected}); a service can choose another rate."
     if manifest.rejection:
         rows = [(found.name.replace("-", " "), f"{100 * found.share:.0f} %") for found in manifest.rejection]
         said += f" Of foreign ones:\n\n{_table(('inputs', 'rejected'), rows)}"

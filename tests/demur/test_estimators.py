@@ -144,7 +144,7 @@ ODD: Any = {"seed": 1}
         (DemurRegressor(MLPClassifier()), X[:60], MEAN, r"^network: found MLPClassifier, expected a regressor"),
         (DemurClassifier(nn.Linear(3, 5)), X, Y, r"^y, its classes: found \['high', .*expected 5 names"),
         (DemurClassifier(nn.Linear(4, 3)), X, Y, r"^network: cannot process the inputs of X, found shape"),
-        (DemurRegressor(nn.Linear(3, 2)), X, SIGNAL, r"^y: found shape \(\d+,\), expected \(\d+, 2\)"),
+        (DemurRegressor(nn.Linear(3, 3)), X, SIGNAL, r"^y: found shape \(\d+,\), expected \(\d+, 3\)"),
         (DemurClassifier(lambda *_: None), X, Y, r"^network: found NoneType, expected a trained network"),
         (DemurRegressor(nn.Linear(3, 1)), 1e39 * X, SIGNAL, r"^X, batch 0: found"),
     ],

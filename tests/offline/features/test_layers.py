@@ -47,7 +47,7 @@ def test_late_layers_for_both_and_the_inputs_for_the_distance(
 
 def test_layers_that_share_an_input_count_once() -> None:
     found = layers_of(Residual(), torch.randn(2, 3, 6, 6))
-    assert found.score == (TEXTURE, "head")
+    assert found.score == (TEXTURE, "conv", "head")  # both late layers are the head
     assert len(found.paths) == len(set(found.paths))
 
 
