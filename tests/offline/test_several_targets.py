@@ -100,7 +100,8 @@ def test_units_change_nothing(network: nn.Module, fitted: Path, tmp_path: Path) 
     x = torch.cat([data(50, 2)[0], 20 * data(5, 3)[0]]).numpy()
     found, expected, units = Predictor.load(fitted).predict(x), plain.predict(x), UNITS.numpy()
     np.testing.assert_allclose(found.mean / units, expected.mean, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(found.variance / units**2, expected.variance, rtol=1e-3, atol=1e-6)
+    # Just beyond the gate a variance is a small difference of float32 numbers.
+    np.testing.assert_allclose(found.variance / units**2, expected.variance, rtol=1e-3, atol=3e-5)
     assert found.std is not None
     assert expected.std is not None
     np.testing.assert_allclose(found.std, expected.std * units, rtol=1e-3)
