@@ -21,6 +21,7 @@ from ..runtime.arrays import Array, to_numpy
 from .input_noise import ERRORS, InputNoise, log_likelihoods
 
 ROWS = 256
+LEAST_GAIN = 1e-3  # nats an example: values that are nearly the same for all gain less, and mean nothing
 SMALLEST = 1e-30  # of a variance far from the data, where it may be none
 READINGS: dict[str, Callable[[Tensor], Tensor]] = {  # to log sigma_k^2; ties go to the first
     "log variance": lambda r: r,
@@ -58,7 +59,8 @@ class ToldNoise:
             if reading != "log variance" and not bool((told > 0).all()):
                 continue
             noise, scale = _fitted(to_numpy(log_variance(told)), squares)
-            if noise.gain > (ERRORS * noise.error if best is None else best[1].gain):  # never where one is not finite
+            least = max(ERRORS * noise.error, LEAST_GAIN, 0.0 if best is None else best[1].gain)
+            if noise.gain > least:  # never where one is not finite
                 best = cls(form, reading), noise, scale
         return best
 

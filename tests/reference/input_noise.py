@@ -106,19 +106,20 @@ def told_noise(values: Array, squares: Array) -> tuple[str, Array] | None:
         "variance": float,
         "standard deviation": lambda r: r**2,
     }
-    found: dict[str, tuple[float, Array]] = {}
+    found: dict[str, tuple[float, Array]] = {}  # those that gain more than chance explains
     for name, variance in readings.items():
         if name != "log variance" and values.min() <= 0:
             continue
         told = np.array([[variance(float(r)) for r in row] for row in values])
         told *= [np.mean(squares[:, k] / told[:, k]) for k in range(values.shape[1])]
-        gains = [
-            log_likelihood(math.log(told[place]), float(squares[place])) - log_likelihood(0.0, float(squares[place]))
-            for place in np.ndindex(*told.shape)
-        ]
-        found[name] = sum(gains), np.sqrt(told)
-    best = max(found, key=lambda name: found[name][0])
-    return (best, found[best][1]) if found[best][0] > 0 else None
+        gains = np.zeros(len(told))
+        for i, k in np.ndindex(*told.shape):
+            one_noise = log_likelihood(0.0, float(squares[i, k]))
+            gains[i] += log_likelihood(math.log(told[i, k]), float(squares[i, k])) - one_noise
+        if gains.mean() > max(1e-3, 2.33 * gains.std() / math.sqrt(len(gains))):
+            found[name] = gains.mean(), np.sqrt(told)
+    best = max(found, key=lambda name: found[name][0], default=None)
+    return None if best is None else (best, found[best][1])
 
 
 def input_noise(psi: Array, mean: Array, squares: Array, seed: int) -> Found | None:

@@ -53,6 +53,20 @@ def test_equals_the_definition(reading: str, outputs: int) -> None:
     assert (far <= scale.max(axis=0) * (1 + 1e-9)).all()
 
 
+@pytest.mark.parametrize(
+    "values", [np.full(300, 0.3), np.random.default_rng(1).normal(0, 0.05, 300)], ids=["one", "random"]
+)
+def test_what_gains_no_more_than_chance_explains_is_not_taken(values: np.ndarray) -> None:
+    squares = np.square(np.random.default_rng(2).normal(size=(300, 1)))
+    squares /= squares.mean()
+    told = torch.from_numpy(values).unsqueeze(1)
+    form = output_form(Told()(told), 300, classification=False, targets=1)
+    network = Told()
+    form.install(network)
+    assert reference.told_noise(told.numpy(), squares) is None
+    assert ToldNoise.fit(form, network, told, squares) is None
+
+
 def test_means_alone_tell_no_noise() -> None:
     network = nn.Linear(2, 1)
     assert ToldNoise.fit(OutputForm(), network, torch.zeros(3, 2), np.ones((3, 1))) is None
