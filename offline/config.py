@@ -27,7 +27,6 @@ StrategyName = Literal[
     "auto",
     "wasserstein-swag",
     "wasserstein-laplace",
-    "gradient",
     "random",
     WholeStrategyName,
 ]

@@ -192,14 +192,9 @@ def diagonal_ggn(
 
 
 def add_curvature(jacobian: SubnetworkJacobian, inputs: Tensor, likelihood: Likelihood, sums: Tensor) -> None:
-    """Add the column sums of (C^T J)^2 to `sums` (S,)."""
-    add_squares(root_blocks(jacobian, inputs, likelihood)[1], sums)
-
-
-def add_squares(blocks: Iterable[Tensor], sums: Tensor) -> None:
-    """Add the sum of squares over examples and outputs of consecutive blocks (B, K, n) to `sums` (S,) float64."""
+    """Add the column sums of (C^T J)^2 to `sums` (S,) float64."""
     start = 0
-    for block in blocks:
+    for block in root_blocks(jacobian, inputs, likelihood)[1]:
         sums[start : start + block.shape[2]] += block.square().sum((0, 1), dtype=torch.float64)
         start += block.shape[2]
 

@@ -12,7 +12,6 @@ from ..runtime.arrays import Array
 from ..runtime.progress import length_of
 from .candidate_weights import candidate_positions, common
 from .subnetwork import Subnetwork
-from .training_sample import TrainingSample
 
 
 @dataclass(frozen=True)
@@ -20,15 +19,13 @@ class SelectionContext:
     """What a strategy may use of the job; it must leave the network unchanged.
 
     size: S; limit: whether fewer weights will do, as nobody asked for so many. candidate_weights (C,) int64 ascending:
-    the positions that may be chosen at all. memory_bytes: what a strategy may take beside vectors of D numbers. sample:
-    training examples in memory, for the strategies that look at no more.
+    the positions that may be chosen at all. memory_bytes: what a strategy may take beside vectors of D numbers.
     """
 
     job: Job
     size: int
     candidate_weights: Tensor
     memory_bytes: int
-    sample: TrainingSample | None = None
     limit: bool = False
 
     @property

@@ -25,7 +25,6 @@ from ..config import strategy_name
 from .context import SelectionContext
 from .places import affordable_weights
 from .strategies.auto import last_layers
-from .strategies.gradient import gradient
 from .strategies.random_weights import random_weights
 from .strategies.wasserstein_laplace import wasserstein_laplace
 from .strategies.wasserstein_swag import wasserstein_swag
@@ -54,7 +53,6 @@ STRATEGIES: Mapping[str, Strategy] = {
     "auto": Strategy(last_layers, reach=affordable_weights),
     "wasserstein-swag": Strategy(wasserstein_swag),
     "wasserstein-laplace": Strategy(wasserstein_laplace, diagonal=True),
-    "gradient": Strategy(gradient, diagonal=True),
     "random": Strategy(random_weights),
     "last-layer": Strategy(last_layer, whole=True),
     "all": Strategy(every, whole=True),

@@ -4,7 +4,7 @@ Nothing of size (batch, outputs, candidates) exists beyond `memory_bytes`: the c
 block of one example would not fit, and an example's price is measured before a pass.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import torch
@@ -14,7 +14,7 @@ from ..data.loaders import rows_within
 from ..jacobian.jacobian import SubnetworkJacobian
 from ..jacobian.plan import Routes, plan_for
 from ..jacobian.routes import Chosen
-from ..laplace.ggn import add_curvature, add_squares, check_finite, diagonal_ggn
+from ..laplace.ggn import add_curvature, diagonal_ggn
 from ..runtime.peak_memory import peak_bytes
 from .context import SelectionContext
 
@@ -22,30 +22,6 @@ MAX_ROWS = 256
 MARGIN = 1.25  # the allocator's fragments
 # What an entry of a parameter's block takes: before and after a gather in float32, and the curvature's float64 copies.
 ENTRY_BYTES = 2 * 4 + 5 * 8
-
-Pass = Callable[[], Iterable[Tensor]]
-
-
-def mean_squares(context: SelectionContext, positions: Tensor, inputs: Pass) -> Tensor:
-    """mean_x sum_k (d f_k(x) / d w_d)^2 for each of `positions` (C,), float64 on the CPU; one pass for each group."""
-    parts = restricted(context.job.jacobian(positions), groups(context, positions))
-    return torch.cat([_mean_squares(context, jacobian, inputs()) for jacobian in parts])
-
-
-def _mean_squares(context: SelectionContext, jacobian: SubnetworkJacobian, inputs: Iterable[Tensor]) -> Tensor:
-    sums = torch.zeros(jacobian.size, dtype=torch.float64, device=jacobian.indices.device)
-    rows, examples = 0, 0
-
-    def add(x: Tensor, into: Tensor) -> None:
-        add_squares((block for _, block in jacobian.blocks(x)[1]), into)
-
-    for x in inputs:
-        rows = rows or measured_rows(context.memory_bytes, lambda one: add(one, torch.zeros_like(sums)), x)
-        examples += len(x)
-        for chunk in torch.split(x, rows):
-            add(chunk, sums)
-    check_finite(sums)
-    return (sums / examples).cpu()
 
 
 def curvature_diagonal(context: SelectionContext, positions: Tensor) -> Tensor:
@@ -56,7 +32,7 @@ def curvature_diagonal(context: SelectionContext, positions: Tensor) -> Tensor:
 
 def _curvature_diagonal(context: SelectionContext, jacobian: SubnetworkJacobian) -> Tensor:
     pairs = context.batches("Curvature diagonal")
-    rows = curvature_rows(context, jacobian, context.memory_bytes)
+    rows = curvature_rows(context, jacobian)
     return diagonal_ggn(jacobian, pairs, context.job.likelihood, rows=rows)
 
 
@@ -84,14 +60,15 @@ def restricted(whole: SubnetworkJacobian, parts: Sequence[Tensor]) -> Iterator[S
         yield SubnetworkJacobian(whole.model, whole.layout, indices, plan)
 
 
-def curvature_rows(context: SelectionContext, jacobian: SubnetworkJacobian, memory: int, extra: int = 0) -> int:
-    """Examples at once whose contributions to the curvature, one parameter at a time, stay within `memory` bytes."""
+def curvature_rows(context: SelectionContext, jacobian: SubnetworkJacobian) -> int:
+    """Examples at once whose contributions to the curvature, one parameter at a time, stay within the memory."""
     first = next(iter(context.job.pass_over_training()))[0]
     sums = torch.zeros(jacobian.size, dtype=torch.float64, device=jacobian.indices.device)
-    return measured_rows(memory, lambda one: add_curvature(jacobian, one, context.job.likelihood, sums), first, extra)
+    likelihood = context.job.likelihood
+    return measured_rows(context.memory_bytes, lambda one: add_curvature(jacobian, one, likelihood, sums), first)
 
 
-def measured_rows(memory: int, work: Callable[[Tensor], object], x: Tensor, extra: int = 0) -> int:
-    """How many examples fit in `memory` bytes at once, by what `work` takes for one of `x`, and `extra` bytes each."""
+def measured_rows(memory: int, work: Callable[[Tensor], object], x: Tensor) -> int:
+    """How many examples fit in `memory` bytes at once, by what `work` takes for one of `x`."""
     one = peak_bytes(lambda: work(x[:1]))
-    return min(MAX_ROWS, rows_within(memory, int(MARGIN * one) + extra))
+    return min(MAX_ROWS, rows_within(memory, int(MARGIN * one)))

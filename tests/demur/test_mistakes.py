@@ -99,7 +99,7 @@ COMMANDS = {
     "out holds a bundle": ("fit good.py --out BUNDLE", "holds a bundle", "--force"),
     "misspelt option": ("fit good.py --out x --subnetwork-sise 3", "--subnetwork-size"),
     "misspelt command": ("fti good.py", "Did you mean 'fit'?"),
-    "misspelt value": ("fit good.py --out x --selection gradeint", "did you mean 'gradient'?"),
+    "misspelt value": ("fit good.py --out x --selection randon", "did you mean 'random'?"),
     "no number": ("fit good.py --out x --seed many", "seed: found 'many', expected a whole number"),
     "no JSON": ("fit good.py --out x --selection-options {x", "selection_options: found '{x', expected a JSON object"),
     "no GPU": ("fit good.py --out x --device cuda:99", "device: found 'cuda:99'", "'cpu' or 'auto'"),
@@ -107,7 +107,7 @@ COMMANDS = {
     "out in a bundle, only asked": ("fit good.py --dry-run --out BUNDLE/new", "lies in the bundle"),
     "out is a link": ("fit good.py --out link", "is a link to empty (remedy: give the folder itself)"),
     "another size with a strategy": (
-        "fit good.py --out x --selection gradient --subnetwork-size 99",
+        "fit good.py --out x --selection random --subnetwork-size 99",
         "found 99, expected",
     ),
     "recipe to be written": ("new table recipe", "found the suffix '', expected a name that ends in .py"),
@@ -229,10 +229,10 @@ RECIPES = {
     "no calibration data": ("del calibration_data", "found no function calibration_data()", "demur new"),
     "config is a dict": ("config = {'name': 'x'}", "config: found dict, expected a FitConfig"),
     "misspelt option": (
-        "config = FitConfig(selektion='gradient')",
+        "config = FitConfig(selektion='random')",
         "selektion: unknown option (did you mean 'selection'?)",
     ),
-    "misspelt value": ("config = FitConfig(selection='gradeint')", "(did you mean 'gradient'?)", "config = FitConfig("),
+    "misspelt value": ("config = FitConfig(selection='randon')", "(did you mean 'random'?)", "config = FitConfig("),
     "option of a type": ("config = FitConfig(subnetwork_size='all')", "found 'all', expected an integer of at least 1"),
     "names in a text": ("class_names = 'abc'", "class_names: found str, expected a list of names"),
     "names in a set": ("class_names = {'a', 'b', 'c'}", "class_names: found set, expected a list of names"),
@@ -384,12 +384,12 @@ RECIPES = {
         "selection_options: found 'live_onli' (did you mean 'live_only'?), expected live_only for selection='random'",
     ),
     "an option of another type": (
-        "config = FitConfig(selection='gradient', selection_options={'live_only': 'yes'})",
+        "config = FitConfig(selection='random', selection_options={'live_only': 'yes'})",
         "selection_options['live_only']: found 'yes', expected true or false",
     ),
     "an option out of bounds": (
-        "config = FitConfig(selection='gradient', selection_options={'examples': 0})",
-        "selection_options['examples']: found 0, expected a number greater than or equal to 1",
+        "config = FitConfig(selection='wasserstein-swag', selection_options={'snapshots': 0})",
+        "selection_options['snapshots']: found 0, expected a number greater than or equal to 2",
     ),
     "lists": (
         "def train_data():\n    return [[1.0, 2.0]], [0]",

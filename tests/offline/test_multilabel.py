@@ -178,7 +178,7 @@ def test_targets_of_one_class_each_are_refused(tmp_path: Path) -> None:
 OTHERS: dict[str, dict[str, Any]] = {
     "subnetwork alone": {"added_weights": False, "prior_precision": "budget"},
     "another score": {"score": "predictive_entropy"},
-    "gradient": {"selection": "gradient", "subnetwork_size": 10},
+    "laplace": {"selection": "wasserstein-laplace", "subnetwork_size": 10},
     "swag": {"selection": "wasserstein-swag", "subnetwork_size": 10},
 }
 

@@ -113,7 +113,7 @@ def test_tokens_and_texts_give_the_same_bundle(network: Mean, predictor: Predict
 
 
 def test_another_score_and_another_selection(network: Mean, tmp_path: Path) -> None:
-    config = FitConfig(subnetwork_size=40, selection="gradient", score="predictive_entropy")
+    config = FitConfig(subnetwork_size=40, selection="wasserstein-laplace", score="predictive_entropy")
     out, warned = tmp_path / "bundle", list[str]()
     fit_bundle(network, TRAIN, out, calibration_loader=HELD_OUT, tokenizer=TOKENIZER, config=config, say=warned.append)
     assert Predictor.load(out).predict(TEST[0]).rejected.mean() < 0.2

@@ -18,7 +18,7 @@ def test_probabilities_are_those_of_the_predictor(tmp_path: Path) -> None:
     inputs, targets = torch.randn(60, 6), torch.arange(60) % 4
     config = FitConfig(
         subnetwork_size=20,
-        selection="gradient",
+        selection="random",
         prior_precision=2.0,
         temperature=1.5,
         added_weights=False,

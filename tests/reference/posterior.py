@@ -126,11 +126,6 @@ def probit_probabilities(mean: Array, var: Array) -> Array:
     return np.stack([softmax(f / probit_divisor(v)) for f, v in zip(mean, var, strict=True)])
 
 
-def mean_squared_jacobian(jacobian: Array) -> Array:
-    """mean_n sum_k J_nkd^2, (D,)."""
-    return sum(row**2 for example in jacobian for row in example) / len(jacobian)
-
-
 def marginal_variance(precision: Array) -> Array:
     """diag(precision^-1), (D,)."""
     return np.diag(np.linalg.inv(precision))

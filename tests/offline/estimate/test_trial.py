@@ -87,7 +87,7 @@ class Seen:
 
 
 def config(**changes: Any) -> FitConfig:
-    return FitConfig(subnetwork_size=6, selection="gradient", device="cpu", prior_precision=1.0).model_copy(
+    return FitConfig(subnetwork_size=6, selection="wasserstein-laplace", device="cpu", prior_precision=1.0).model_copy(
         update=changes
     )
 

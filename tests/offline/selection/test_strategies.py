@@ -9,7 +9,6 @@ from torch import nn
 
 from demur.offline.selection.context import SelectionContext
 from demur.offline.selection.registry import select
-from tests import reference
 from tests.support.cases import Case
 from tests.support.selections import case_context, cases, context, dead_problem, truth
 
@@ -25,13 +24,6 @@ def check_ranking(strategy: str, given: SelectionContext, scores: np.ndarray, op
 
 
 # --------------------------------------------------------------------------- rules
-
-
-@pytest.mark.parametrize("size", SIZES)
-@cases
-def test_gradient_takes_the_largest_squared_gradients(case: Case, size: int) -> None:
-    scores = reference.mean_squared_jacobian(truth(case.name)[0])
-    check_ranking("gradient", case_context(case, size), scores, {"examples": None})
 
 
 @pytest.mark.parametrize("size", SIZES)

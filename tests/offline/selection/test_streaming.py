@@ -1,31 +1,20 @@
 """Statistics over all candidates: streamed within the memory, over a sample drawn by the seed."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from demur.offline.runtime.peak_memory import peak_bytes
-from demur.offline.selection.context import SelectionContext
 from demur.offline.selection.sample import Sample
-from demur.offline.selection.streaming import curvature_diagonal, groups, mean_squares
-from tests import reference
+from demur.offline.selection.streaming import curvature_diagonal, groups
 from tests.support.cases import Case
 from tests.support.networks import build
 from tests.support.selections import CASE, PRIOR, Reread, case_context, cases, changed, context, dead_problem, truth
 
 # --------------------------------------------------------------------------- streamed statistics
-
-
-@cases
-def test_squared_gradients_equal_the_reference(case: Case) -> None:
-    jacobian, _ = truth(case.name)
-    given = case_context(case, 1)
-    found = mean_squares(given, given.candidate_weights, lambda: Sample.of(given, None).inputs(""))
-    np.testing.assert_allclose(found, reference.mean_squared_jacobian(jacobian), rtol=1e-4, atol=1e-10)
 
 
 @cases
@@ -42,11 +31,8 @@ def test_the_curvature_diagonal_equals_the_reference(case: Case) -> None:
 def test_statistics_are_the_same_with_any_memory(case: Case, memory: int) -> None:
     wide, narrow = case_context(case, 1), case_context(case, 1, memory_bytes=memory)
     positions = wide.candidate_weights[::2]
-    for statistic in (
-        lambda c: mean_squares(c, positions, lambda: Sample.of(c, 9).inputs("")),
-        lambda c: curvature_diagonal(c, positions),
-    ):
-        np.testing.assert_allclose(statistic(narrow), statistic(wide), rtol=1e-5, atol=1e-12)
+    found, expected = (curvature_diagonal(given, positions) for given in (narrow, wide))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-12)
 
 
 def test_candidates_are_cut_only_where_a_parameter_is_too_wide() -> None:
@@ -59,21 +45,14 @@ def test_candidates_are_cut_only_where_a_parameter_is_too_wide() -> None:
 
 
 @pytest.mark.parametrize("memory", [2_000_000, 8_000_000])
-@pytest.mark.parametrize(
-    "work",
-    [
-        lambda given: mean_squares(given, given.candidate_weights, lambda: Sample.of(given, None).inputs("")),
-        lambda given: curvature_diagonal(given, given.candidate_weights),
-    ],
-    ids=["squared gradients", "curvature diagonal"],
-)
-def test_strategies_stay_within_the_memory(work: Callable[[SelectionContext], object], memory: int) -> None:
+def test_strategies_stay_within_the_memory(memory: int) -> None:
     """Beside vectors of D numbers; without a bound, 60 examples' Jacobians of one layer alone take 11 MB."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(20, 100), nn.Tanh(), nn.Linear(100, 45), nn.Tanh(), nn.Linear(45, 10))
     batches = [(torch.randn(60, 20), torch.randint(0, 10, (60,)))]
     given = context(model, batches, 1, outputs=10, memory_bytes=memory)
-    assert peak_bytes(lambda: work(given)) <= memory + 8 * 8 * given.job.layout.total
+    peak = peak_bytes(lambda: curvature_diagonal(given, given.candidate_weights))
+    assert peak <= memory + 8 * 8 * given.job.layout.total
 
 
 @pytest.mark.parametrize("name", ["tied", "called-twice", "scaled", "attention", "recurrent"])
@@ -84,25 +63,22 @@ def test_any_network_may_be_taken_in_parts(name: str) -> None:
     wide = context(model, [(inputs, torch.zeros(len(inputs)).long())], 1, outputs=outputs)
     narrow = replace(wide, memory_bytes=48 * outputs * 20)
     assert len(groups(narrow, narrow.candidate_weights)) > 1
-
-    def statistic(given: SelectionContext) -> Tensor:
-        return mean_squares(given, given.candidate_weights, lambda: Sample.of(given, None).inputs(""))
-
-    np.testing.assert_allclose(statistic(narrow), statistic(wide), rtol=1e-4, atol=1e-9)
+    found, expected = (curvature_diagonal(given, given.candidate_weights) for given in (narrow, wide))
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-9)
 
 
 # --------------------------------------------------------------------------- samples
 
 
-@pytest.mark.parametrize("examples", [None, 1, 10, 299, 300, 1000])
-def test_a_sample_is_drawn_once_and_without_replacement(examples: int | None) -> None:
+@pytest.mark.parametrize("examples", [1, 10, 299, 300, 1000])
+def test_a_sample_is_drawn_once_and_without_replacement(examples: int) -> None:
     inputs = torch.arange(300.0).unsqueeze(1)
     given = context(nn.Linear(1, 2), [(x, torch.zeros(len(x)).long()) for x in inputs.split(41)], 1)
     sample = Sample.of(given, examples)
     first, second = (list(sample.inputs("")) for _ in range(2))
     values = torch.cat(first).flatten()
     assert torch.equal(values, torch.cat(second).flatten())
-    assert len(values) == min(300, examples or 300)
+    assert len(values) == min(300, examples)
     assert bool((values.diff() > 0).all())
     assert [len(part) for part in first[:-1]] == [128] * (len(first) - 1)
     assert 1 <= len(first[-1]) <= 128

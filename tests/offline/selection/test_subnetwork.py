@@ -13,7 +13,7 @@ INDICES = torch.tensor([1, 4, 9])
 @pytest.mark.parametrize(
     "chosen",
     [
-        Subnetwork(INDICES, 7, "because", "gradient", {"pool": 7, "examples": 3}, ("head", "body")),
+        Subnetwork(INDICES, 7, "because", "wasserstein-swag", {"snapshots": 7, "seed": 3}, ("head", "body")),
         Subnetwork(INDICES, strategy="random"),
     ],
     ids=["all", "little"],
