@@ -33,6 +33,11 @@ def _share_per_class() -> str:
     return f"topk by (version) ({CLASSES_SHOWN}, {rejected} / clamp_min({judged}, {ZERO}))"
 
 
+def _share_per_mistake() -> str:
+    named = f"sum by (version, mistake) (increase(demur_mistakes_total{{{MODEL}}}[{WINDOW}]))"
+    return f"{named} / on (version) group_left clamp_min({JUDGED}, {ZERO})"
+
+
 REJECTION = Row(
     "What $model rejects",
     (
@@ -68,6 +73,12 @@ REJECTION = Row(
                     "v{{version}}",
                 ),
             ),
+        ),
+        Panel(
+            "Named mistakes",
+            "Share of examples that look like a mistake of the client, such as inverted colours, rejected or not.",
+            "percentunit",
+            (Query(or_zero_by_version(_share_per_mistake()), "v{{version}} {{mistake}}"),),
         ),
         Panel(
             "Examples by version",

@@ -10,7 +10,7 @@ from .split_graph import traced
 
 class AddedWeightsGraph(nn.Module):
     """x (B, *shape) -> mean and variance (B, K), of both posteriors behind the gate, its part of added weights (B,),
-    the feature scores (B, 1), and, where the noise depends on the input, its scale (B, K), float32.
+    the feature scores (B, M), and, where the noise depends on the input, its scale (B, K), float32.
 
     The forward pass that the activations need is that of `graph`, which gives mean and variance: what both compute is
     merged when the graph is simplified.
@@ -32,11 +32,11 @@ class AddedWeightsGraph(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         mean, subnetwork = self.inner(x)
-        both, psi = self.added(x)
-        other, distance = both.split(1, dim=1)
+        scores, psi = self.added(x)
+        other, features = scores.split([1, scores.shape[1] - 1], dim=1)
         variance, part, _, passed = self.gate(subnetwork, other, self.share)
         noise = () if self.noise is None else (self.noise(psi, mean, passed),)
-        return mean, variance, part.squeeze(1), distance, *noise
+        return mean, variance, part.squeeze(1), features, *noise
 
 
 class WithoutSubnetwork(nn.Module):

@@ -52,9 +52,11 @@ class Truth:
         return {name: self._error(name, values) for name, values in found.items()}
 
     def _error(self, name: str, values: Array) -> float:
+        if name == "feature_scores" and self.feature_scores is not None:  # each in a unit of its own
+            columns = zip(values.T, self.feature_scores.T, strict=True)
+            return max(relative_error(*pair, absolute=True, least=DISTANCE_SHARE) for pair in columns)
         unit = {"mean": self.unit, "variance": self.unit**2}.get(name, np.ones(1))
-        least = DISTANCE_SHARE if name == "feature_scores" else self.least.get(name, 0.0)
-        absolute = not name.endswith("variance")
+        least, absolute = self.least.get(name, 0.0), not name.endswith("variance")
         return relative_error(values / unit, getattr(self, name) / unit, absolute=absolute, least=least)
 
 

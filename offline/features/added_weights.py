@@ -21,12 +21,14 @@ never smaller than with all of them.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+from demur.service.maths.scores import FeatureScoreName
 
 from ..runtime.arrays import Array, to_numpy
 from .activations import INPUTS, TEXTURE, read_activations
@@ -34,6 +36,7 @@ from .coordinates import Coordinates, converted, side_by_side
 from .gate import OPEN, Gate
 from .input_noise import InputNoise
 from .layers import MOST_INPUTS, FeatureLayers
+from .mistakes import Mistakes
 from .told_noise import ToldNoise
 
 PAIRS = 10_000  # of examples, for the median distance
@@ -96,17 +99,17 @@ class FeatureVariance:
         weights = torch.tensor([scale] * len(factor) + [-scale] * factor.shape[1], dtype=t.dtype)
         return cls(coordinates, frequencies, phases, (factor,), weights.unsqueeze(1))
 
-    def cosines(self, parts: Sequence[Tensor]) -> Tensor:
-        """sqrt(R / 2) phi (B, R), of all posteriors side by side; parts (B, F_l), in the precision of the fields."""
-        return torch.cos(torch.addmm(self.phases, self.coordinates.of(parts), self.frequencies))
+    def cosines(self, t: Tensor) -> Tensor:
+        """sqrt(R / 2) phi (B, R), of all posteriors side by side; t (B, T), in the precision of the fields."""
+        return torch.cos(torch.addmm(self.phases, t, self.frequencies))
 
     def of(self, parts: Sequence[Tensor]) -> Tensor:
-        """v (B, n)."""
-        return self.with_projections(parts)[0]
+        """v (B, n); parts (B, F_l)."""
+        return self.at(self.coordinates.of(parts))[0]
 
-    def with_projections(self, parts: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    def at(self, t: Tensor) -> tuple[Tensor, Tensor]:
         """v (B, n), and of the last posterior phi in the eigenvectors that are kept, psi = factor^T phi (B, m)."""
-        cosines = self.cosines(parts)
+        cosines = self.cosines(t)
         each = torch.split(cosines, [len(factor) for factor in self.factors], dim=1)
         products = [own @ factor for own, factor in zip(each, self.factors, strict=True)]
         variance = (torch.cat([cosines, *products], dim=1).square() @ self.weights).clamp(min=0.0)
@@ -136,13 +139,19 @@ def _median_distance(t: Tensor, generator: torch.Generator) -> float:
 class AddedWeights:
     """variances: v for the variance of the outputs, the link, and v for the distance, the score; float64 on the CPU.
     gate: what makes both posteriors' variances that of the outputs, once it is chosen. noise: of a regression, where it
-    depends on the input; told: what it is then of, where the network gives its own."""
+    depends on the input; told: what it is then of, where the network gives its own. mistakes: those that can be told."""
 
     layers: FeatureLayers
     variances: FeatureVariance
     gate: Gate = OPEN
     noise: InputNoise | None = None
     told: ToldNoise | None = None
+    mistakes: Mistakes | None = None
+
+    @property
+    def feature_scores(self) -> tuple[FeatureScoreName, ...]:
+        """The names of what `of` gives beside v."""
+        return ("distance", *(self.mistakes.names if self.mistakes is not None else ()))
 
     @classmethod
     def fit(cls, layers: FeatureLayers, activations: dict[str, Tensor], seed: int) -> "AddedWeights":
@@ -165,23 +174,31 @@ class AddedWeights:
         return cls(layers, score.beside(link, len({*layers.link} & {*layers.score})))
 
     def of(self, model: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
-        """v and the distance, (B, 2), and what the noise is a function of: psi of the latter (B, m), or what the
-        network tells (B, K); x (B, *input_shape); the model in the precision of the fields."""
+        """v and the feature scores, (B, 1 + M), and what the noise is a function of: psi of the distance (B, m), or
+        what the network tells (B, K); x (B, *input_shape); the model in the precision of the fields."""
         return self._of(model, read_activations(model, self.layers.paths, x), x)
 
     def _of(self, model: nn.Module, read: Sequence[Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
-        both, psi = self.variances.with_projections(read)
-        return both, psi if self.told is None else self.told(model, x).to(both)
+        t = self.variances.coordinates.of(read)
+        variance, psi = self.variances.at(t)
+        scores = variance if self.mistakes is None else torch.cat([variance, self.mistakes(t)], dim=1)
+        return scores, psi if self.told is None else self.told(model, x).to(scores)
 
     def of_all(self, model: nn.Module, inputs: Tensor, rows: int) -> tuple[Array, Array, Array]:
-        """As `of`, v and the distance (n,), in float64 from the model's own precision, `rows` examples at once."""
-        found = []
-        with torch.no_grad():
-            for part in torch.split(inputs, rows):
-                read = [h.double().cpu() for h in read_activations(model, self.layers.paths, part)]
-                found.append(self._of(model, read, part))
-        both, psi = (to_numpy(torch.cat(each)) for each in zip(*found, strict=True))
-        return both[:, 0], both[:, 1], psi
+        """As `of`, v (n,) and the feature scores (n, M), in float64 from the model's own precision, `rows` examples at
+        once."""
+        found = [self._of(model, read, part) for read, part in self._read(model, inputs, rows)]
+        scores, psi = (to_numpy(torch.cat(each)) for each in zip(*found, strict=True))
+        return scores[:, 0], scores[:, 1:], psi
+
+    def coordinates_of(self, model: nn.Module, inputs: Tensor, rows: int) -> Tensor:
+        """t (n, T), as `of_all`."""
+        return torch.cat([self.variances.coordinates.of(read) for read, _ in self._read(model, inputs, rows)])
+
+    def _read(self, model: nn.Module, inputs: Tensor, rows: int) -> Iterator[tuple[list[Tensor], Tensor]]:
+        for part in torch.split(inputs, rows):
+            with torch.no_grad():
+                yield [h.double().cpu() for h in read_activations(model, self.layers.paths, part)], part
 
     def gated(self) -> "AddedWeights":
         """With c v / med(v) in the place of v, as the gate takes it."""
@@ -190,7 +207,8 @@ class AddedWeights:
 
     def to(self, like: Tensor) -> "AddedWeights":
         """In the precision and on the device of a tensor."""
-        return replace(self, variances=converted(self.variances, like), noise=converted(self.noise, like))
+        parts = {name: converted(getattr(self, name), like) for name in ("variances", "noise", "mistakes")}
+        return replace(self, **parts)
 
 
 def _stream(seed: int, number: int) -> int:

@@ -2,7 +2,7 @@
 
     sigma_k(x) = sigma r_k s_k(x),   log s_k^2(x) = w_k^T psi(x) + u_k f_k(x) + b_k,
 
-psi the random features of the distance in the eigenvectors that are kept (`FeatureVariance.with_projections`), f_k the
+psi the random features of the distance in the eigenvectors that are kept (`FeatureVariance.at`), f_k the
 prediction. Columns that the mean ignores may tell the noise, and hidden activations do not show them; and of prices,
 the noise grows with the prediction. With residuals e = (y_k - f_k) / (sigma r_k) of held-out examples and an intercept,
 

@@ -53,10 +53,10 @@ def calibrate(
         mean, variance = predict_held_out(jacobian, posterior, data, rows, job.track)
         if added is None:
             return HeldOutOutputs(mean, variance)
-        extra, distance, psi = added.of_all(job.network, data.inputs, rows)
+        extra, features, psi = added.of_all(job.network, data.inputs, rows)
         gated, _, _, passed = added.gate.of(variance, extra, likelihood.added_share)
         scale = None if added.noise is None else added.noise.of(psi, mean, passed)
-        return HeldOutOutputs(mean, gated, {"distance": distance}, scale)
+        return HeldOutOutputs(mean, gated, dict(zip(added.feature_scores, features.T, strict=True)), scale)
 
     tuned = outputs(tuning) if len(tuning) else None
     if isinstance(likelihood, Classification) and job.config.fits_temperature and added is None:

@@ -1,5 +1,6 @@
 """From the curvature to a posterior: observation noise, prior precision, and the factor that is kept."""
 
+import functools
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,6 +17,7 @@ from ..data.held_out import HeldOut
 from ..data.likelihood import Likelihood, Regression, with_noise_scale
 from ..features.added_weights import AddedWeights
 from ..features.input_noise import InputNoise
+from ..features.mistakes import Mistakes, possible_mistakes
 from ..features.told_noise import ToldNoise
 from ..jacobian.jacobian import SubnetworkJacobian
 from ..job import Job
@@ -23,6 +25,7 @@ from ..runtime.arrays import Array, to_numpy
 from ..runtime.progress import one_step
 from ..section import Section
 from .added_scale import AddedScale, Held, Variances, choose_scale, held_outputs
+from .calibration import held_out_rows
 from .ggn import Curvature
 from .noise import likeliest_noise, noise_beside
 from .posterior import Spectrum, factor, posterior_precision
@@ -150,8 +153,10 @@ def infer(
         )
     posterior_added = None
     if added is not None and held is not None and chosen is not None:
+        mistakes = _mistakes(job, added, tuning, held_out_rows(jacobian, likelihood.outputs))
         gate = held.gate.scaled(chosen.scale)
-        posterior_added = Added(replace(added, gate=gate, noise=found.noise, told=found.told), chosen)
+        with_all = replace(added, gate=gate, noise=found.noise, told=found.told, mistakes=mistakes)
+        posterior_added = Added(with_all, chosen)
         if not held.gate.subnetwork:
             warnings += (
                 f"the {jacobian.size:,} chosen weights are not served: for most held-out examples their variance is "
@@ -170,6 +175,15 @@ def _not_told(job: Job, found: _Priors) -> tuple[str, ...]:
         "the noise that the model gives is not served: that takes added weights, an estimated sigma_noise, and targets "
         "held out that it makes likelier, beyond chance, than one noise for all does, and than one that is fitted",
     )
+
+
+def _mistakes(job: Job, added: AddedWeights, tuning: HeldOut, rows: int) -> Mistakes | None:
+    def read(inputs: Tensor) -> Tensor:
+        return added.coordinates_of(job.network, inputs, rows)
+
+    possible = possible_mistakes(tuning.inputs, job.takes.parts)
+    fit = functools.partial(Mistakes.fit, read, job.network, tuning.inputs, possible, job.config.seed)
+    return one_step(job.track, "Named mistakes", fit) if possible else None
 
 
 def needs_spectrum(config: FitConfig) -> bool:

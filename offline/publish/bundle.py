@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from demur.service.bundle import Graph, Manifest, reseal_manifest, seal_bundle, staged_bundle
-from demur.service.maths.scores import FeatureScoreName
 
 from ..job import Job
 from ..laplace.served_factor import StructuredFactor
@@ -57,8 +56,8 @@ def publish(job: Job, fitted: Fitted, destination: Path, exporter: Exporter | No
 
 def _graph(fitted: Fitted) -> Graph:
     """What the manifest says of the graph."""
-    names: tuple[FeatureScoreName, ...] | None = None if fitted.inference.added is None else ("distance",)
-    return replace(_variances(fitted), feature_scores=names)
+    added = fitted.inference.added_weights
+    return replace(_variances(fitted), feature_scores=None if added is None else added.feature_scores)
 
 
 def _variances(fitted: Fitted) -> Graph:

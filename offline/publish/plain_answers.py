@@ -86,10 +86,10 @@ class PlainAnswers:
             return found, jacobian, np.zeros(len(mean))
         with torch.no_grad():
             served = self.added.to(outputs)
-            both, psi = served.of(network, inputs)
-        v, distance = to_numpy(both).T
+            scores, psi = served.of(network, inputs)
+        v, features = to_numpy(scores[:, 0]), to_numpy(scores[:, 1:])
         variance, part, _, passed = self._gated(self.added, variance, v)
-        found |= {"variance": variance, "added_variance": part, "feature_scores": distance[:, np.newaxis]}
+        found |= {"variance": variance, "added_variance": part, "feature_scores": features}
         if served.noise is not None:
             found["noise_scale"] = to_numpy(served.noise(psi, outputs, torch.from_numpy(passed).to(outputs)))
         return found, jacobian, v

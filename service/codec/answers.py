@@ -16,7 +16,7 @@ from ..maths.certified import CertifiedRule
 from ..maths.class_rules import ClassRules
 from ..maths.prediction_sets import LIKELY, PredictionSets, descending
 from ..maths.predictive import noise_ratios
-from ..maths.scores import SCORES, Scoring
+from ..maths.scores import MISTAKES, SCORES, Scoring
 from ..maths.surprise import LargestSurprise
 
 Array = npt.NDArray[Any]
@@ -304,7 +304,9 @@ class _Columns:
         held_out = self.compared_with
         for i in np.flatnonzero(whole.rejected).tolist():
             decided = (float(whole.score[i]), float(thresholds[i]), float(whole.p_value[i]))
-            found[i] = _reason(names[i], *decided, *held_out[i])
+            place = -1 if whole.mistake is None else int(whole.mistake[i])
+            alike = "" if place < 0 else f" It looks like {MISTAKES[self.manifest.mistakes[place]]}."
+            found[i] = _reason(names[i], *decided, *held_out[i]) + alike
         return found
 
     @property

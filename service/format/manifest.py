@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ..maths.predictive import Link
-from ..maths.scores import FeatureScoreName
+from ..maths.scores import FeatureScoreName, MistakeName
 from .manifest_input import LARGEST, InputSpec
 from .manifest_parts import (
     AddedWeights,
@@ -115,7 +115,8 @@ class Manifest(Part):
     def _check_calibration(self) -> None:
         calibration, regression = self.calibration, self.task == "regression"
         singles = ("epistemic_std" if regression else "predictive_entropy", *self.feature_scores)
-        names = singles if regression else (*singles, "surprise")
+        alone = tuple(name for name in singles if name not in self.mistakes)
+        names = alone if regression else (*alone, "surprise")
         parts = all(part.name in singles for part in calibration.parts or ())
         sets = (calibration.outcomes.set_score is not None) == (self.task == "classification")
         check_fields(
@@ -141,3 +142,8 @@ class Manifest(Part):
     def feature_scores(self) -> tuple[FeatureScoreName, ...]:
         """Names of the feature scores that the graph gives, in the order of the columns."""
         return self.graph.feature_scores or ()
+
+    @property
+    def mistakes(self) -> tuple[MistakeName, ...]:
+        """Those of clients that the graph can tell, in the order of the columns."""
+        return tuple(name for name in self.feature_scores if name != "distance")

@@ -19,7 +19,7 @@ from ..maths.predictive import (
     link_approx,
     predictive_std,
 )
-from ..maths.scores import EPISTEMIC_STD, PREDICTIVE_ENTROPY, SCORES, Scoring, epistemic_std
+from ..maths.scores import EPISTEMIC_STD, PREDICTIVE_ENTROPY, SCORES, Scoring, epistemic_std, likeliest_mistake
 from .graph import GraphOutputs
 
 Array = npt.NDArray[Any]
@@ -50,6 +50,8 @@ class Prediction:
     the noise depends on the input. out_of_range (B,) bool, where the bundle says what inputs to expect: whether the
     example holds values far outside.
     leading (B,) int, with a score made of several: the place of the component that it is.
+    mistake (B,) int, where the graph can tell mistakes: the place in `Manifest.mistakes` of the one that the example
+    looks like, -1 for none.
     added_variance (B,), where the bundle has added weights: the part of each output's variance that is theirs; of a
     regression, divided by r_k^2 (`demur.service.maths.predictive.noise_ratios`). names (K): of the classes, labels or
     values.
@@ -68,6 +70,7 @@ class Prediction:
     std: Array | None = None
     out_of_range: Array | None = None
     leading: Array | None = None
+    mistake: Array | None = None
     added_variance: Array | None = None
     noise_scale: Array | None = None
     names: tuple[str, ...] | None = None
@@ -253,6 +256,7 @@ class Predictive:
         """The fields of a `Prediction` without the decision."""
         mean, variance = outputs.mean, outputs.variance
         found = {"mean": mean, "variance": variance, "added_variance": outputs.added, "names": self.names}
+        found["mistake"] = likeliest_mistake(outputs.features)
         if self.noises is not None:
             singles = outputs.features
             if self.score == EPISTEMIC_STD:

@@ -63,6 +63,11 @@ class ScoreDistribution:
         excess = np.maximum(scores - self.start, 0.0) / self.scale
         return found + (np.log1p(self.shape * excess) / self.shape if self.shape else excess)
 
+    def value_at(self, surprise: float) -> float:
+        """The score of this surprise, in the tail: at least log(10)."""
+        tail = surprise - float(self.surprise[-1])
+        return self.start + self.scale * (math.expm1(self.shape * tail) / self.shape if self.shape else tail)
+
 
 def pareto(excesses: Array) -> tuple[float, float]:
     """sigma and xi of excesses (n,) > 0, ascending: with a_0 their mean and a_1 = sum_i (n - i) / (n - 1) x_i / n,

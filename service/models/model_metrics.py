@@ -43,6 +43,8 @@ class ModelMetrics:
         plain = predictor.graph.has_plain
         self._degraded = counted(lambda label: metrics.predictions.labels(*model, label, "true")) if plain else None
         self._rejections = counted(lambda label: metrics.rejections.labels(*model, "score", label))
+        mistakes = manifest.mistakes
+        self._mistakes = ClassCounters(mistakes, lambda name: metrics.mistakes.labels(*model, name))
         self._out_of_range = metrics.out_of_range.labels(*model)
         self._drift_evidence = metrics.drift_evidence.labels(*model)
         self._drift_alarms = metrics.drift_alarms.labels(*model)
@@ -106,6 +108,8 @@ class ModelMetrics:
         self.confidence.remove()
         for one in metrics.measurements:
             one.remove(*model)
+        for mistake in self._mistakes.names():
+            metrics.mistakes.remove(*model, mistake)
         for label in self._rejections.names():
             metrics.rejections.remove(*model, "score", label)
         for degraded, counters in (("false", self._predictions), ("true", self._degraded)):
@@ -149,6 +153,8 @@ class ModelMetrics:
         classes = self._classes(prediction.probabilities, len(prediction))
         self._predictions.add(classes)
         self._rejections.add(classes[prediction.rejected])
+        if prediction.mistake is not None:
+            self._mistakes.add(prediction.mistake[prediction.mistake >= 0])
         self.confidence.count(prediction)
         if alarms := self.drift.observe(self._drift_sample.take()):
             self._drift_alarms.inc(alarms)

@@ -130,6 +130,9 @@ class Metrics:
         self.rejections = self._counter(
             "rejections", "Examples flagged as out of distribution, by predicted class.", *MODEL, "reason", "label"
         )
+        self.mistakes = self._counter(
+            "mistakes", "Examples that look like a mistake of the client, rejected or not.", *MODEL, "mistake"
+        )
         self.out_of_range = self._counter(
             "inputs_out_of_range", "Examples with values far outside the range that the network was fitted on.", *MODEL
         )

@@ -20,7 +20,7 @@ from demur.service.bundle import (
     Manifest,
 )
 from demur.service.maths.rejection import RejectionRule
-from demur.service.maths.scores import Scoring
+from demur.service.maths.scores import FeatureScoreName, Scoring
 from tests.support.bundles import (
     FEATURE_SPEC,
     Array,
@@ -66,8 +66,9 @@ def noise_scale(inputs: Array, outputs: int = 3) -> Array:
     return found
 
 
-def added_graph(synthetic: Synthetic, *, by_input: bool = False) -> onnx.GraphProto:
-    """mean, variance, added_variance and feature_scores, and with `by_input` noise_scale."""
+def added_graph(synthetic: Synthetic, *, by_input: bool = False, mistakes: bool = False) -> onnx.GraphProto:
+    """mean, variance, added_variance and feature_scores, and with `by_input` noise_scale; with `mistakes` the second
+    column of the inputs is a feature score, too."""
     graph = graph_of(synthetic)
     graph.node[-1].output[0] = "subnetwork"
     constants: dict[str, Array] = {
@@ -79,15 +80,20 @@ def added_graph(synthetic: Synthetic, *, by_input: bool = False) -> onnx.GraphPr
         helper.make_node("ReduceSumSquare", ["inputs", "last"], ["length"], keepdims=0),
         helper.make_node("Mul", ["length", "quarter"], ["added_variance"]),
         helper.make_node("Gather", ["inputs", "zero"], ["first"], axis=1),
-        helper.make_node("Sqrt", ["first"], ["feature_scores"]),
+        helper.make_node("Sqrt", ["first"], ["distance" if mistakes else "feature_scores"]),
         helper.make_node("Unsqueeze", ["added_variance", "last"], ["column"]),
         helper.make_node("Add", ["subnetwork", "column"], ["variance"]),
     ]
     graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in constants.items())
     graph.node.extend(nodes)
-    graph.output.extend([value_info("added_variance", ("batch",)), value_info("feature_scores", ("batch", 1))])
+    graph.output.extend(
+        [value_info("added_variance", ("batch",)), value_info("feature_scores", ("batch", 1 + mistakes))]
+    )
+    graph.initializer.append(numpy_helper.from_array(np.array([1], np.int64), "second"))
+    if mistakes:
+        graph.node.append(helper.make_node("Gather", ["inputs", "second"], ["likeness"], axis=1))
+        graph.node.append(helper.make_node("Concat", ["distance", "likeness"], ["feature_scores"], axis=1))
     if by_input:
-        graph.initializer.append(numpy_helper.from_array(np.array([1], np.int64), "second"))
         graph.initializer.append(numpy_helper.from_array(np.ones((1, 3), np.float32), "ones"))
         graph.node.append(helper.make_node("Gather", ["inputs", "second"], ["column_1"], axis=1))
         graph.node.append(helper.make_node("Abs", ["column_1"], ["size_1"]))
@@ -101,14 +107,16 @@ def write_added(
     *,
     regression: bool = False,
     by_input: bool = False,
+    mistakes: bool = False,
     scoring: Scoring | None = None,
     calibration: dict[str, Any] | None = None,
     **changes: Any,
 ) -> Synthetic:
     """Write the bundle to `folder` / "bundle"; `calibration`: changes to the entry of that name; by_input: of a
-    regression, its noise depends on the input."""
+    regression, its noise depends on the input; mistakes: "inverted" is told."""
     synthetic = write_linear(folder / "linear", outputs=3, spec=FEATURE_SPEC, regression=regression)
-    graph = dataclasses.replace(synthetic.manifest.graph, feature_scores=("distance",))
+    scores: tuple[FeatureScoreName, ...] = ("distance", "inverted") if mistakes else ("distance",)
+    graph = dataclasses.replace(synthetic.manifest.graph, feature_scores=scores)
     described = synthetic.manifest.calibration
     threshold = RejectionRule(SCORES, described.false_reject_rate).threshold
     described = dataclasses.replace(described, threshold=threshold, **(calibration or {}))
@@ -120,7 +128,7 @@ def write_added(
         synthetic.path,
         folder / "bundle",
         manifest=manifest,
-        model=model_bytes(added_graph(synthetic, by_input=by_input)),
+        model=model_bytes(added_graph(synthetic, by_input=by_input, mistakes=mistakes)),
         calibration=CalibrationTensors(SCORES, even_outcomes(SCORES, 3, regression), scoring),
     )
     return dataclasses.replace(synthetic, path=folder / "bundle", manifest=manifest)

@@ -131,7 +131,7 @@ def test_the_variance_is_that_of_the_definition(case: str, form: str) -> None:
     known = [phi_of(training, n) for n in range(len(training[0]))]
     expected = [added_variance(phi_of(new, n), known, SMALL.precision, SMALL.kept) for n in range(len(new[0]))]
     np.testing.assert_allclose(fitted.of(new).squeeze(1).numpy(), expected, rtol=1e-6, atol=1e-9)
-    phi = np.sqrt(2 / SMALL.features) * fitted.cosines(new).numpy()
+    phi = np.sqrt(2 / SMALL.features) * fitted.cosines(fitted.coordinates.of(new)).numpy()
     np.testing.assert_allclose(phi, [phi_of(new, n) for n in range(len(new[0]))], rtol=1e-6, atol=1e-9)
 
 
@@ -273,7 +273,9 @@ def test_the_same_from_the_network_in_one_batch_or_several_and_in_either_precisi
     with torch.no_grad():
         exact, exact_psi = fitted.of(model.double(), x.double())
         single, single_psi = fitted.to(x).of(model.float(), x)
-    for found, precise, rounded in zip(everything, (*exact.T, exact_psi), (*single.T, single_psi), strict=True):
+    for found, precise, rounded in zip(
+        everything, (exact[:, 0], exact[:, 1:], exact_psi), (single[:, 0], single[:, 1:], single_psi), strict=True
+    ):
         np.testing.assert_allclose(found, precise, rtol=1e-3, atol=1e-6)  # activations in float32
         np.testing.assert_allclose(rounded, precise, rtol=1e-3, atol=1e-5)
 
@@ -329,6 +331,6 @@ def test_both_variances_are_those_of_each_alone(case: str) -> None:
             inputs=paths.index(INPUTS) if INPUTS in paths else None,
             generator=torch.Generator().manual_seed(_stream(0, column + 1)),
         )
-        expected, own_psi = alone.with_projections([parts[path] for path in paths])
+        expected, own_psi = alone.at(alone.coordinates.of([parts[path] for path in paths]))
         torch.testing.assert_close(found[:, [column]], expected, atol=1e-10, rtol=0)
     torch.testing.assert_close(psi, own_psi, atol=1e-10, rtol=0)

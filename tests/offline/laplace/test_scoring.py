@@ -1,10 +1,14 @@
 """The choice of the score."""
 
+import math
+
 import numpy as np
+import pytest
 
 from demur.offline.data.likelihood import Classification
 from demur.offline.laplace.scoring import HeldOutOutputs, largest_surprise, singles_of
 from demur.offline.runtime.arrays import Array
+from demur.service.maths.score_distribution import ScoreDistribution
 
 
 def drawn(scale: float, variance: float, seed: int, distance: Array, count: int = 200) -> dict[str, Array]:
@@ -34,6 +38,23 @@ def test_one_surprise_where_the_other_tells_nothing() -> None:
     assert joined is not None
     assert [part.score.name for part in joined.components] == ["predictive_entropy"]
     assert largest_surprise({"predictive_entropy": np.full(9, np.log(3)), "distance": np.zeros(9)}) is None
+
+
+def test_mistakes_take_a_third_of_the_false_rejects_together() -> None:
+    """By the definition, of a score in the tail: -log(1 - F) + log(q / M), beside -log(1 - F) + log(1 - q)."""
+    rng, names = np.random.default_rng(0), ("inverted", "solarised")
+    ordinary = drawn(6.0, 1.0, 0, rng.exponential(size=200)) | {name: rng.exponential(size=200) for name in names}
+    joined = largest_surprise(ordinary)
+    assert joined is not None
+    assert [part.score.name for part in joined.components] == ["predictive_entropy", "distance", *names]
+    far = {name: np.repeat(values.min(), 1) for name, values in ordinary.items()} | {"solarised": np.array([20.0])}
+    score, leading = joined.scored(far)
+    alone = ScoreDistribution.of(ordinary["solarised"])
+    assert alone is not None
+    assert leading.tolist() == [3]
+    assert score[0] == pytest.approx(alone.surprise_at(far["solarised"])[0] + math.log(1 / 3 / 2) - math.log(2 / 3))
+    below = far | {"solarised": np.quantile(ordinary["solarised"], [0.985])}  # less than 99 %
+    assert joined.scored(below)[1].tolist() == [0]
 
 
 def test_examples_without_finite_feature_scores_are_left_out() -> None:

@@ -8,7 +8,14 @@ import pytest
 
 from demur.service.inference.graph import GraphOutputs
 from demur.service.inference.prediction import Predictive
-from demur.service.maths.scores import EPISTEMIC_STD, SCORES, SingleScoreName, epistemic_std
+from demur.service.maths.scores import (
+    EPISTEMIC_STD,
+    MISTAKES,
+    SCORES,
+    SingleScoreName,
+    epistemic_std,
+    likeliest_mistake,
+)
 from tests import reference
 
 Array = npt.NDArray[Any]
@@ -79,4 +86,13 @@ def test_a_regression_may_have_the_distance_instead() -> None:
 def test_the_registry_is_the_list_of_names() -> None:
     assert set(SCORES) == set(get_args(SingleScoreName))
     assert all(name == score.name for name, score in SCORES.items())
-    assert len({score.title for score in SCORES.values()}) == len(SCORES)
+    ordinary = [score.title for name, score in SCORES.items() if name not in MISTAKES]
+    assert len(set(ordinary)) == len(ordinary)
+
+
+def test_the_likeliest_mistake_is_the_largest_above_zero() -> None:
+    features = {"distance": [9, 9, 9, 9.0], "inverted": [-1, 2, 1, np.nan], "solarised": [-2, 1, 3, 1.0]}
+    found = likeliest_mistake({name: np.array(values) for name, values in features.items()})
+    assert found is not None
+    assert found.tolist() == [-1, 0, 1, -1]
+    assert likeliest_mistake({"distance": np.ones(2)}) is None
