@@ -1,22 +1,20 @@
 """Obvious foreigners: inputs that nobody should answer, made from a batch of ordinary ones.
 
-`synthetic_shifts` in `demur.offline.data.shifts` makes what may go wrong with an ordinary input; these hold nothing
-that a network could have learned, or come from a forgotten scaling. Random draws follow the seed and an example's
-place in the batch.
+They hold nothing that a network could have learned, or come from a forgotten scaling. Random draws follow the seed and
+an example's place in the batch.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from demur.service.bundle import InputPart
 
-from .shifts import Kind, changed, inversion, kind_of, random_tokens, stream, uniform, value_range
+from .changes import Change, Kind, changed, inversion, kind_of, random_tokens, stream, uniform, value_range
 
-Change = Callable[[Tensor, torch.Generator], Tensor]
 FOREIGN_EXAMPLES = 100  # of each kind: shares to within 10 %, in the time of a few hundred predictions
-FIRST_STREAM = 1000  # other draws than those of the shifts
+FIRST_STREAM = 1000
 LEVELS = 3  # of constant inputs: smallest value, middle, largest
 # Noise in each column's own range is an ordinary row where columns are independent, and a row of zeros is the mean of
 # standardised columns; and columns of one kind may stand in any order: shares are measured, and nothing follows.

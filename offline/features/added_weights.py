@@ -139,7 +139,7 @@ def _median_distance(t: Tensor, generator: torch.Generator) -> float:
 class AddedWeights:
     """variances: v for the variance of the outputs, the link, and v for the distance, the score; float64 on the CPU.
     gate: what makes both posteriors' variances that of the outputs, once it is chosen. noise: of a regression, where it
-    depends on the input; told: what it is then of, where the network gives its own. mistakes: those that can be told."""
+    depends on the input; told: what it is then of, where the network gives its own. mistakes: what can be told."""
 
     layers: FeatureLayers
     variances: FeatureVariance

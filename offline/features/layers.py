@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from demur.service.bundle import InputPart
 
-from ..data.shifts import kind_of
+from ..data.changes import kind_of
 from ..jacobian.unfold import CONVOLUTIONS
 from .activations import INPUTS, TEXTURE, places, pooled
 

@@ -23,11 +23,10 @@ from demur.service.bundle import InputPart
 from demur.service.maths.score_distribution import ScoreDistribution
 from demur.service.maths.scores import MistakeName
 
-from ..data.shifts import changed, inversion, kind_of, stream, value_range
+from ..data.changes import Change, changed, inversion, kind_of, stream, value_range
 from ..network.invented import for_invented
 from ..runtime.arrays import to_numpy
 
-Mistake = Callable[[Tensor, torch.Generator], Tensor]
 FOLDS = 5
 LEAST_AUROC = 0.8
 NAMED = 0.004  # of ordinary inputs, of all mistakes together: it came out as up to .005
@@ -61,7 +60,7 @@ def exchange_columns(x: Tensor, generator: torch.Generator) -> Tensor:
     return x.gather(1, order.to(x.device))
 
 
-def scale_column(factor: float) -> Mistake:
+def scale_column(factor: float) -> Change:
     """One column of each row, drawn at random, times this."""
 
     def scale(x: Tensor, generator: torch.Generator) -> Tensor:
@@ -71,13 +70,13 @@ def scale_column(factor: float) -> Mistake:
     return scale
 
 
-IMAGES: dict[MistakeName, Mistake] = {
+IMAGES: dict[MistakeName, Change] = {
     "inverted": inversion,
     "upside-down": lambda x, _: x.flip(2),
     "solarised": solarise,
     "channels-swapped": swap_channels,
 }
-TABLES: dict[MistakeName, Mistake] = {
+TABLES: dict[MistakeName, Change] = {
     "columns-reversed": lambda x, _: x.flip(1),
     "columns-exchanged": exchange_columns,
     "column-times-10": scale_column(UNIT),
@@ -85,7 +84,7 @@ TABLES: dict[MistakeName, Mistake] = {
 }
 
 
-def possible_mistakes(x: Tensor, parts: tuple[InputPart, ...] | None) -> dict[MistakeName, Mistake]:
+def possible_mistakes(x: Tensor, parts: tuple[InputPart, ...] | None) -> dict[MistakeName, Change]:
     """Those that ordinary inputs (n, *input_shape) can teach: of images of one or three channels, and of rows of a
     table; none where the inputs are few."""
     kind = "other" if parts is not None or len(x) < LEAST_EXAMPLES else kind_of(x)
@@ -112,7 +111,7 @@ class Mistakes:
         read: Callable[[Tensor], Tensor],
         network: nn.Module,
         inputs: Tensor,
-        possible: Mapping[MistakeName, Mistake],
+        possible: Mapping[MistakeName, Change],
         seed: int,
     ) -> "Mistakes | None":
         """read: from inputs to coordinates, float64 on the CPU; inputs (n, *input_shape): ordinary ones that trained

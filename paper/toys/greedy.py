@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from demur.offline.data.shifts import synthetic_shifts
+from benchmarks.datasets.shifts import synthetic_shifts
 from demur.offline.laplace.posterior import posterior_precision
 from demur.offline.laplace.prior import prior_share
 from paper.toys.predictives import PaperFitted

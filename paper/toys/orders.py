@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from demur.offline.data.shifts import synthetic_shifts
+from benchmarks.datasets.shifts import synthetic_shifts
 from demur.offline.selection.live_weights import is_live
 from paper.toys.greedy import greedy
 from paper.toys.predictives import PaperFitted

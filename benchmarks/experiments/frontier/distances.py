@@ -17,10 +17,10 @@ import torch
 from scipy.optimize import minimize  # type: ignore[import-untyped]
 from torch import Tensor, nn
 
+from benchmarks.datasets.shifts import synthetic_shifts
 from benchmarks.experiments.frontier.methods import BATCH, Examples, Method
 from benchmarks.experiments.frontier.temperatures import TEMPERATURE_GRID, Logits, scores_of
 from demur.offline.data.likelihood import class_log_likelihood
-from demur.offline.data.shifts import synthetic_shifts
 from demur.offline.features.activations import read_activations
 from demur.offline.features.layers import choose_layers
 from demur.service.maths.predictive import softmax

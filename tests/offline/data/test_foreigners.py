@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from demur.offline.data.changes import kind_of
 from demur.offline.data.foreigners import is_judged, obvious_foreigners
-from demur.offline.data.shifts import kind_of
 
 NAMES = {
     "images": {"noise", "constant", "inverted", "scaled-by-10", "scaled-by-255", "shuffled-pixels"},

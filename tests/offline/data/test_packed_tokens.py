@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from demur.offline.data.changes import kind_of
 from demur.offline.data.foreigners import obvious_foreigners
 from demur.offline.data.packed_tokens import are_tokens, change_tokens
-from demur.offline.data.shifts import available_shifts, kind_of, synthetic_shifts
 from demur.service.bundle import InputPart
 
 LENGTH = 6
@@ -37,12 +37,11 @@ def test_what_is_packed_decides(parts: tuple[InputPart, ...] | None, expected: s
     assert are_tokens(parts) == (expected == "tokens")
 
 
-def test_shifts_and_foreigners_are_those_of_tokens() -> None:
+def test_foreigners_are_those_of_tokens() -> None:
     before, seen = texts(), texts()
-    shifted, foreign = synthetic_shifts(seen, 0, parts=PARTS), obvious_foreigners(seen, 0, PARTS)
-    assert tuple(shifted) == available_shifts(seen, PARTS) == ("shuffled-order", "random-tokens")
+    foreign = obvious_foreigners(seen, 0, PARTS)
     assert set(foreign) == {"random-tokens", "constant-token"}
-    for changed in (*shifted.values(), *foreign.values()):
+    for changed in foreign.values():
         mask, ids, types = changed.split(LENGTH, dim=1)
         assert torch.equal(mask, before[:, :LENGTH])
         assert torch.equal(types, before[:, 2 * LENGTH :])

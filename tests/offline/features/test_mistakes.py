@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from demur.offline.data.shifts import stream, value_range
+from demur.offline.data.changes import stream, value_range
 from demur.offline.features.mistakes import (
     LEAST_EXAMPLES,
     TABLES,

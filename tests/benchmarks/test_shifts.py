@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from demur.offline.data.shifts import (
-    kind_of,
+from benchmarks.datasets.shifts import (
     rotate,
     synthetic_shifts,
 )
+from demur.offline.data.changes import kind_of
 
 NAMES = {
     "images": {"noise", "blur", "rotation-45", "rotation-90", "inversion", "erasing"},

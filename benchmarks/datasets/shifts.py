@@ -1,36 +1,34 @@
 """Synthetic shifts: what inputs look like when something goes wrong, made from a batch of ordinary inputs.
 
-No foreign data are needed to see how a posterior behaves away from its training data. Every scale comes from the
-batch itself (mean, standard deviation, smallest and largest value of each channel or column), so that a shift means
-the same in any units. Random draws are made on the CPU and follow the seed and an example's place in the batch.
+Every scale comes from the batch itself (mean, standard deviation, smallest and largest value of each channel or
+column), so that a shift means the same in any units. Random draws are made on the CPU and follow the seed and an
+example's place in the batch.
 """
 
 import math
-from collections.abc import Callable, Collection, Sequence
-from typing import Literal
+from collections.abc import Collection, Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from demur.offline.data.changes import (
+    Change,
+    Kind,
+    changed,
+    inversion,
+    kind_of,
+    over,
+    random_tokens,
+    stream,
+    uniform,
+    value_range,
+)
 from demur.service.bundle import InputPart
 
-from .packed_tokens import are_tokens, change_tokens
-
-Kind = Literal["images", "table", "tokens", "other"]
-Shift = Callable[[Tensor, torch.Generator], Tensor]
 STRETCH = 3.0  # how far "scaling" moves an example from the batch's mean
 WIDENING = 0.5  # by how much of the range "widened-range" goes beyond either end
 BLUR_SHARE, PATCH_SHARE = 4, 2  # a blur over a quarter of each side; a patch of half of each side
-
-
-def kind_of(inputs: Tensor, parts: Sequence[InputPart] | None = None) -> Kind:
-    """What a batch holds, by dtype and shape: integers are tokens, also those packed in parts, (B, C, H, W) images,
-    (B, F) a table."""
-    if not inputs.is_floating_point() or are_tokens(parts):
-        return "tokens"
-    return {4: "images", 2: "table"}.get(inputs.dim(), "other")  # type: ignore[return-value]
 
 
 def synthetic_shifts(
@@ -63,61 +61,18 @@ def synthetic_shifts(
     }
 
 
-def changed(
-    inputs: Tensor, change: Shift, generator: torch.Generator, parts: Sequence[InputPart] | None = None
-) -> Tensor:
-    """The inputs after a change, in their own dtype and finite; where tokens are packed, these alone change."""
-    if parts is not None and are_tokens(parts):
-        return change_tokens(inputs.detach(), parts, lambda tokens: change(tokens, generator))
-    return _restored(change(_wide(inputs), generator), inputs)
-
-
 def available_shifts(inputs: Tensor, parts: Sequence[InputPart] | None = None) -> tuple[str, ...]:
     """Names of the shifts that a batch's kind and shape allow."""
     several = inputs.shape[1:].numel() > 1
     return tuple(name for name in SHIFTS[kind_of(inputs, parts)] if several or name not in NEEDS_SEVERAL)
 
 
-def stream(seed: int, number: int) -> torch.Generator:
-    """A stream for each shift, unlike that of torch for the same seed: data made with it would be drawn once more."""
-    (state,) = np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)
-    return torch.Generator().manual_seed(int(state >> np.uint64(1)))
-
-
-def _wide(inputs: Tensor) -> Tensor:
-    """float64: no shift of float32 inputs overflows before it is clamped."""
-    return inputs.detach().double() if inputs.is_floating_point() else inputs.detach()
-
-
-def _restored(shifted: Tensor, inputs: Tensor) -> Tensor:
-    """In the dtype of `inputs`, and finite."""
-    if not inputs.is_floating_point():
-        return shifted.to(inputs.dtype)
-    limits = torch.finfo(inputs.dtype)
-    return shifted.nan_to_num(nan=0.0).clamp(limits.min, limits.max).to(inputs.dtype)
-
-
-def _over(x: Tensor) -> tuple[int, ...]:
-    """Dimensions that a scale is taken over: all but the channels of images or the columns of a table."""
-    return tuple(d for d in range(x.dim()) if d != 1) if x.dim() in (2, 4) else tuple(range(x.dim()))
-
-
 def _std(x: Tensor) -> Tensor:
-    return x.std(_over(x), correction=0, keepdim=True)
-
-
-def value_range(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Smallest and largest value of each channel of images or column of a table, of everything else in all."""
-    return x.amin(_over(x), keepdim=True), x.amax(_over(x), keepdim=True)
+    return x.std(over(x), correction=0, keepdim=True)
 
 
 def _normal(x: Tensor, generator: torch.Generator) -> Tensor:
     return torch.randn(x.shape, generator=generator, dtype=x.dtype).to(x.device)
-
-
-def uniform(x: Tensor, generator: torch.Generator) -> Tensor:
-    """Uniform in [0, 1), float64, of the shape of x."""
-    return torch.rand(x.shape, generator=generator, dtype=torch.float64).to(x.device)
 
 
 def noise(x: Tensor, generator: torch.Generator) -> Tensor:
@@ -147,12 +102,6 @@ def rotate(x: Tensor, degrees: float) -> Tensor:
     return F.grid_sample(x, grid, padding_mode="border", align_corners=False)
 
 
-def inversion(x: Tensor, _: torch.Generator) -> Tensor:
-    """smallest + largest - x."""
-    low, high = value_range(x)
-    return low + high - x
-
-
 def erasing(x: Tensor, generator: torch.Generator) -> Tensor:
     """A patch of half of each side, at a place of its own in each example, holds the channel's mean."""
     inside = torch.ones(len(x), 1, *x.shape[2:], dtype=torch.bool, device=x.device)
@@ -163,12 +112,12 @@ def erasing(x: Tensor, generator: torch.Generator) -> Tensor:
         shape = [len(x), 1, 1, 1]
         shape[dim] = side
         inside &= ((place >= 0) & (place < length)).reshape(shape)
-    return torch.where(inside, x.mean(_over(x), keepdim=True), x)
+    return torch.where(inside, x.mean(over(x), keepdim=True), x)
 
 
 def scaling(x: Tensor, _: torch.Generator) -> Tensor:
     """mean + 3 (x - mean)."""
-    mean = x.mean(_over(x), keepdim=True)
+    mean = x.mean(over(x), keepdim=True)
     return mean + STRETCH * (x - mean)
 
 
@@ -201,13 +150,7 @@ def shuffled_order(x: Tensor, generator: torch.Generator) -> Tensor:
     return torch.where(held, moved, flat).reshape(x.shape)
 
 
-def random_tokens(x: Tensor, generator: torch.Generator) -> Tensor:
-    """At each place the token that a random example of the batch has there: no number is out of its vocabulary."""
-    flat = x.reshape(len(x), -1)
-    return flat.gather(0, torch.randint(0, len(flat), flat.shape, generator=generator).to(x.device)).reshape(x.shape)
-
-
-SHIFTS: dict[Kind, dict[str, Shift]] = {
+SHIFTS: dict[Kind, dict[str, Change]] = {
     "images": {
         "noise": image_noise,
         "blur": blur,
