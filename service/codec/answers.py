@@ -305,7 +305,8 @@ class _Columns:
         for i in np.flatnonzero(whole.rejected).tolist():
             decided = (float(whole.score[i]), float(thresholds[i]), float(whole.p_value[i]))
             place = -1 if whole.mistake is None else int(whole.mistake[i])
-            alike = "" if place < 0 else f" It looks like {MISTAKES[self.manifest.mistakes[place]]}."
+            words = "" if place < 0 else MISTAKES[self.manifest.mistakes[place]]
+            alike = f" It looks like {words}." if words and words not in names[i] else ""
             found[i] = _reason(names[i], *decided, *held_out[i]) + alike
         return found
 
