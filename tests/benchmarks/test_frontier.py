@@ -1,5 +1,6 @@
 """The controls of the experiment on quality and price, on a network that tells bright halves of small images apart."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks.experiments.frontier.distances import distance_scaled
+from benchmarks.experiments.frontier.plot import GAINERS, PLAIN, draw
 from benchmarks.experiments.frontier.rows import METHODS
 from benchmarks.experiments.frontier.run import QUANTITIES, summarise
 from benchmarks.experiments.frontier.temperatures import Logits, at, scores_of, tempered
@@ -113,3 +115,12 @@ def test_a_method_that_is_measured_again_takes_the_place_of_the_earlier_one() ->
     earlier = [run_of(0, plain_network=1, default_bundle=2, gone=3), run_of(1, plain_network=4)]
     found = with_earlier([run_of(0, default_bundle=5)], earlier, METHODS)
     assert found == [run_of(0, plain_network=1, default_bundle=5), run_of(1, plain_network=4)]
+
+
+def test_two_pictures_and_one_where_methods_are_missing(tmp_path: Path) -> None:
+    quantities = ("price", "usual", "rotation", "unseen", "auroc")
+    values = {quantity: {"mean": 1.0, "std": 0.1} for quantity in quantities}
+    summary = {name: dict.fromkeys((PLAIN, *GAINERS), values) for name in ("mnist", "cifar")}
+    draw({"quick": False, "summary": summary}, tmp_path / "all.png")
+    draw({"quick": True, "summary": {"mnist": {PLAIN: values}}}, tmp_path / "some.png")
+    assert {file.name for file in tmp_path.iterdir()} == {"all.png", "all-gains.png", "some.png"}

@@ -1,4 +1,5 @@
-"""The picture of quality against price: a row for each network, a panel for each kind of quality."""
+"""Two pictures: of quality against price, a row for each network, a panel for each kind of quality; and, for who has
+ten seconds, of what three methods gain over the plain network on ordinary images and on shifted ones."""
 
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ PANELS = {
     "auroc": "AUROC, foreign images",
 }
 TICKS, SHOWN = (1, 2, 5, 10, 20, 50), (0.8, 70)
+PLAIN = "plain network"
+GAINS = {"usual": ("Ordinary images", 3), "unseen": ("Shifted images", 2)}  # title, and digits
+GAINERS = {"best temperature": "#777777", "ensemble of 5": "#7A6A00", "default bundle": "#D55E00"}
 OWN_SCORE = "score_auroc"  # of a bundle, by the score that it rejects by, in place of the entropy
 TITLES = {
     "mnist": "MNIST, small CNN; foreign: Fashion-MNIST",
@@ -23,7 +27,7 @@ TITLES = {
 }
 # Okabe and Ito's colours. Name -> colour, marker.
 STYLES: dict[str, tuple[str, str]] = {
-    "plain network": ("black", "o"),
+    PLAIN: ("black", "o"),
     "best temperature": ("black", "v"),
     "temperature, 0.005 nats": ("black", "^"),
     "distances scale the temperature": ("#009E73", "^"),
@@ -59,6 +63,35 @@ def draw(record: Values, path: Path) -> None:
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False)
     save(figure, path, record, dpi=80)
+    if all({PLAIN, *GAINERS} <= found.keys() for found in summary.values()):
+        _draw_gains(record, path.with_stem(f"{path.stem}-gains"))
+
+
+def _draw_gains(record: Values, path: Path) -> None:
+    """Bars of what the means of log-likelihoods gain, one scale for both panels."""
+    summary = record["summary"]
+    figure, axes = plt.subplots(1, 2, figsize=(10, 3.6), layout="constrained", sharex=True, sharey=True)
+    for panel, (quantity, (title, digits)) in zip(axes, GAINS.items(), strict=True):
+        for place, (method, colour) in enumerate(GAINERS.items()):
+            gains = [found[method][quantity]["mean"] - found[PLAIN][quantity]["mean"] for found in summary.values()]
+            heights = [row + (place - 1) * 0.27 for row in range(len(gains))]
+            bars = panel.barh(heights, gains, 0.25, color=colour, label=_with_price(method, summary))
+            panel.bar_label(bars, [f"{round(gain, digits) or 0.0:+.{digits}f}" for gain in gains], padding=4)
+        panel.set_title(title, loc="left")
+        panel.axvline(0, color="black", linewidth=1)
+        panel.set_yticks(range(len(summary)), [TITLES[name].split(";")[0] for name in summary])
+        panel.set_xlabel("nats an image, above the plain network")
+        panel.margins(x=0.22)
+    axes[0].invert_yaxis()
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(GAINERS), frameon=False)
+    save(figure, path, record, dpi=100)
+
+
+def _with_price(method: str, summary: Values) -> str:
+    prices = [found[method]["price"]["mean"] for found in summary.values()]
+    least, most = f"{min(prices):.1f}".removesuffix(".0"), f"{max(prices):.1f}".removesuffix(".0")
+    passes = "one forward pass" if most == "1" else f"{least if least == most else f'{least} to {most}'} forward passes"
+    return f"{method}: {passes}"
 
 
 def _marks(axes: Axes, found: dict[str, Any], quantity: str) -> None:
