@@ -58,8 +58,6 @@ class ScoreDistribution:
     def surprise_at(self, scores: Array) -> Array:
         """u (B,) of scores (B,)."""
         found: Array = np.interp(scores, self.values, self.surprise)
-        if (scores <= self.start).all():  # as most are; for a few examples a call of NumPy costs more than its work
-            return found
         excess = np.maximum(scores - self.start, 0.0) / self.scale
         return found + (np.log1p(self.shape * excess) / self.shape if self.shape else excess)
 

@@ -83,10 +83,9 @@ SCORES: dict[str, Score] = {score.name: score for score in (PREDICTIVE_ENTROPY, 
 def likeliest_mistake(features: Mapping[str, Array]) -> Array | None:
     """The place, among the mistakes in `features` (B,), of what each example looks like most, -1 for nothing: (B,);
     None without any."""
-    found = [values for name, values in features.items() if name in MISTAKES]
-    if not found:
+    likeness = np.array([values for name, values in features.items() if name in MISTAKES])
+    if not len(likeness):
         return None
-    likeness = np.stack(found)
     return np.where(likeness.max(axis=0) > 0, likeness.argmax(axis=0), -1)
 
 

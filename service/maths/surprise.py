@@ -11,6 +11,7 @@ clear. Nothing here takes the scores to be independent: t is one fixed function 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -20,6 +21,7 @@ from .score_distribution import ScoreDistribution
 from .scores import Score
 
 Array = npt.NDArray[Any]
+ROUNDING = 1e-6  # of a surprise, far above that of float64
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,17 @@ class Component:
 
     def surprise(self, singles: Mapping[str, Array]) -> Array:
         """u (B,), 0 where it does not count; a NaN stays one."""
-        found = self.distribution.surprise_at(self.score.scored(singles)[0])
+        scores = self.score.scored(singles)[0]
+        if (scores <= self._nothing).all():  # as most are; for a few examples a call of NumPy costs more than its work
+            return np.zeros(len(scores))
+        found = self.distribution.surprise_at(scores)
         return np.where(found < self.least, 0.0, found) if self.least > 0 else found
+
+    @cached_property
+    def _nothing(self) -> np.float64:
+        """A score that does not count, nor does a smaller one; minus infinity where that is not known."""
+        known, surprise = self.distribution, self.least - ROUNDING
+        return np.float64(known.value_at(surprise) if surprise > known.surprise[-1] else -np.inf)
 
 
 @dataclass(frozen=True)

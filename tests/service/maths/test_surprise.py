@@ -126,3 +126,20 @@ def test_p_values_are_valid() -> None:
         rule = RejectionRule(np.sort(fitted.scored(drawn(99, seed))[0]), 0.1)
         shares.append(rule.rejected(fitted.scored(drawn(200, seed + 1000))[0]).mean())
     assert np.mean(shares) == pytest.approx(0.1, abs=0.015)
+
+
+@given(st.floats(-1e3, 1e3), st.floats(0.01, 1e3), st.floats(0.0, 1.0), st.floats(0.0, 9.0))
+def test_alone_or_beside_what_counts_an_example_is_as_surprising(
+    start: float, scale: float, shape: float, least: float
+) -> None:
+    """Nothing is computed where no example of a batch counts; just below and above the score that does."""
+    known = ScoreDistribution(np.array([start - 1.0, start]), np.array([0.0, math.log(10)]), scale, shape)
+    part = Component(SCORES["distance"], known, least)
+    begin = known.value_at(max(least, math.log(10)))
+    scores = np.nextafter([begin, begin, start, start - 0.5, np.nan, np.inf, 1e30], np.inf)
+    scores[0] = np.nextafter(begin, -np.inf)
+    whole = part.surprise({"distance": scores})
+    alone = [part.surprise({"distance": scores[place : place + 1]})[0] for place in range(len(scores))]
+    np.testing.assert_array_equal(whole, alone)
+    counts = known.surprise_at(scores)
+    np.testing.assert_array_equal(whole, np.where(counts < least, 0.0, counts))
