@@ -79,8 +79,8 @@ def test_an_unknown_field_is_refused() -> None:
         ({"within": "fc"}, "within: found 'fc', expected a list"),
         ({"memory_budget": "2 apples"}, "memory_budget: found '2 apples', expected a number of bytes, such as '2GiB'"),
         (
-            {"selection": "gradiant"},
-            "selection: found 'gradiant' (did you mean 'gradient'?), expected 'auto', 'wasserstein-swag',",
+            {"selection": "randon"},
+            "selection: found 'randon' (did you mean 'random'?), expected 'auto', 'wasserstein-swag',",
         ),
         (
             {"likelihood": "regresion"},

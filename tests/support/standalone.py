@@ -110,7 +110,7 @@ def same_prediction(found: dict[str, Array], expected: Prediction, rtol: float =
     cancellation, and entropies near 0 absolutely: they are rounding errors.
     """
     fields = {name for name, values in vars(expected).items() if values is not None}
-    assert fields - {"out_of_range", "leading", "names", "multilabel"} == found.keys()
+    assert fields - {"out_of_range", "leading", "mistake", "names", "multilabel"} == found.keys()
     for name, values in found.items():
         wanted = getattr(expected, name)
         assert (values.dtype, values.shape) == (wanted.dtype, wanted.shape), name
