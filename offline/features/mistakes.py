@@ -9,7 +9,8 @@ t (T,) the coordinates of held-out inputs and t_m those of the same inputs with 
 Fisher's. It serves only where it tells inputs that five-fold cross-validation left out, by an AUROC of at least
 `LEAST_AUROC`: images of one colour in three channels show no channels in another order. What the graph gives, in nats
 of likelihood, is above 0 where an input looks more like the mistake than like an ordinary one; of these, `NAMED` are
-above 0 of any mistake, by the tail of left-out ones (`demur.service.maths.score_distribution`).
+above 0 of any mistake, by the tail of left-out ones (`demur.service.maths.score_distribution`): examples that a
+direction is fitted to look less alike to the mistake than new ones do.
 """
 
 import math
@@ -23,30 +24,33 @@ from demur.service.bundle import InputPart
 from demur.service.maths.score_distribution import ScoreDistribution
 from demur.service.maths.scores import MistakeName
 
-from ..data.changes import Change, changed, inversion, kind_of, stream, value_range
+from ..data.changes import Change, changed, kind_of, stream, value_range
 from ..network.invented import for_invented
 from ..runtime.arrays import to_numpy
 
-FOLDS = 5
+FOLDS, FOLDS_STREAM = 5, 8
 LEAST_AUROC = 0.8
 NAMED = 0.004  # of ordinary inputs, of all mistakes together: it came out as up to .005
 RIDGE = 0.1  # r, of standardised coordinates
 LEAST_DEVIATION = 1e-3  # of a coordinate: less is rounding
 LEAST_EXAMPLES, MOST_EXAMPLES = 100, 1000
 UNIT = 10.0  # that a column is wrong by
-OUTPUT_ROWS = 64
+COLOURS = 3
 
 
-def solarise(x: Tensor, _: torch.Generator) -> Tensor:
-    """Values in the upper half of a channel's range are inverted."""
-    low, high = value_range(x)
-    return torch.where(x > (low + high) / 2, low + high - x, x)
-
-
-def swap_channels(x: Tensor, _: torch.Generator) -> Tensor:
-    """The last channel's values in place of the first's, each in the range of its place: BGR for RGB."""
-    low, high = value_range(x)
-    return low + (high - low) * ((x - low) / (high - low).clamp(min=torch.finfo(x.dtype).tiny)).flip(1)
+def image_mistakes(low: Tensor, high: Tensor) -> dict[MistakeName, Change]:
+    """Of images whose channels have the ranges `low` to `high` (1, C, 1, 1): solarised, values in the upper half of a
+    range are inverted; channels swapped, the last one's values are in the place of the first's, each in the range of
+    its place, as BGR for RGB."""
+    both, width = low + high, (high - low).clamp(min=torch.finfo(low.dtype).tiny)
+    found: dict[MistakeName, Change] = {
+        "inverted": lambda x, _: both - x,
+        "upside-down": lambda x, _: x.flip(2),
+        "solarised": lambda x, _: torch.where(x > both / 2, both - x, x),
+    }
+    if low.shape[1] == COLOURS:
+        found["channels-swapped"] = lambda x, _: low + (high - low) * ((x - low) / width).flip(1)
+    return found
 
 
 def exchange_columns(x: Tensor, generator: torch.Generator) -> Tensor:
@@ -70,12 +74,6 @@ def scale_column(factor: float) -> Change:
     return scale
 
 
-IMAGES: dict[MistakeName, Change] = {
-    "inverted": inversion,
-    "upside-down": lambda x, _: x.flip(2),
-    "solarised": solarise,
-    "channels-swapped": swap_channels,
-}
 TABLES: dict[MistakeName, Change] = {
     "columns-reversed": lambda x, _: x.flip(1),
     "columns-exchanged": exchange_columns,
@@ -88,8 +86,8 @@ def possible_mistakes(x: Tensor, parts: tuple[InputPart, ...] | None) -> dict[Mi
     """Those that ordinary inputs (n, *input_shape) can teach: of images of one or three channels, and of rows of a
     table; none where the inputs are few."""
     kind = "other" if parts is not None or len(x) < LEAST_EXAMPLES else kind_of(x)
-    if kind == "images" and x.shape[1] in (1, 3):
-        return {name: make for name, make in IMAGES.items() if x.shape[1] == 3 or name != "channels-swapped"}
+    if kind == "images" and x.shape[1] in (1, COLOURS):
+        return image_mistakes(*(end.double() for end in value_range(x)))
     return TABLES if kind == "table" and x.shape[1] > 1 else {}
 
 
@@ -113,15 +111,22 @@ class Mistakes:
         inputs: Tensor,
         possible: Mapping[MistakeName, Change],
         seed: int,
+        rows: int,
     ) -> "Mistakes | None":
         """read: from inputs to coordinates, float64 on the CPU; inputs (n, *input_shape): ordinary ones that trained
-        nothing. None where no mistake can be told."""
+        nothing, `rows` at once. None where no mistake can be told."""
         inputs = inputs[:MOST_EXAMPLES]
         ordinary, sturdy, found = read(inputs), for_invented(network, inputs), dict[MistakeName, _Told]()
         for number, (name, make) in enumerate(possible.items()):
-            mistaken = changed(inputs, make, stream(seed, number))
-            told = _told(ordinary, read(mistaken), seed) if has_finite_outputs(sturdy, mistaken) else None
-            found |= {} if told is None else {name: told}
+            generator, mistaken = stream(seed, number), list[Tensor]()
+            for part in torch.split(inputs, rows):
+                made = changed(part, make, generator)
+                if not has_finite_outputs(sturdy, made):
+                    break
+                mistaken.append(read(made))
+            else:
+                told = _told(ordinary, torch.cat(mistaken), seed)
+                found |= {} if told is None else {name: told}
         if not found:
             return None
         columns = [told.column(ordinary, math.log(len(found) / NAMED)) for told in found.values()]
@@ -133,7 +138,7 @@ def has_finite_outputs(network: Callable[[Tensor], Tensor], inputs: Tensor) -> b
     """Whether all outputs are finite; False where the network, taken `for_invented` inputs, refuses them."""
     try:
         with torch.no_grad():
-            return all(bool(torch.isfinite(network(part)).all()) for part in torch.split(inputs, OUTPUT_ROWS))
+            return bool(torch.isfinite(network(inputs)).all())
     except torch.OutOfMemoryError:  # says nothing about the inputs
         raise
     except (RuntimeError, ValueError, IndexError, ArithmeticError, AssertionError):  # it refuses such inputs itself
@@ -157,7 +162,7 @@ class _Told:
 
 def _told(ordinary: Tensor, mistaken: Tensor, seed: int) -> _Told | None:
     """Both (n, T); None where left-out examples are not told."""
-    fold = torch.randperm(len(ordinary), generator=stream(seed, len(IMAGES) + len(TABLES))) % FOLDS
+    fold = torch.randperm(len(ordinary), generator=stream(seed, FOLDS_STREAM)) % FOLDS
     usual, wrong = torch.zeros(2, len(ordinary), dtype=ordinary.dtype)
     for number in range(FOLDS):
         own = fold == number

@@ -182,7 +182,7 @@ def _mistakes(job: Job, added: AddedWeights, tuning: HeldOut, rows: int) -> Mist
         return added.coordinates_of(job.network, inputs, rows)
 
     possible = possible_mistakes(tuning.inputs, job.takes.parts)
-    fit = functools.partial(Mistakes.fit, read, job.network, tuning.inputs, possible, job.config.seed)
+    fit = functools.partial(Mistakes.fit, read, job.network, tuning.inputs, possible, job.config.seed, rows)
     return one_step(job.track, "Named mistakes", fit) if possible else None
 
 

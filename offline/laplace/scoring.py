@@ -6,7 +6,7 @@ nothing: p-values are valid whichever score is chosen.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -17,13 +17,13 @@ from demur.service.maths.surprise import Component, LargestSurprise
 
 from ..config import DEFAULT_SCORE, SURPRISE
 from ..data.likelihood import Classification, Likelihood
+from ..features.mistakes import NAMED
 from ..runtime.arrays import Array
 
 # Nearer than all but 5 % of the held-out data, the probabilities tell better (CIFAR-100 for CIFAR-10: AUROC 0.73 with
 # all of the distance, 0.77 so).
 LEAST_DISTANCE = math.log(20)
-# Of the false rejects; a larger one tells foreign images worse, as does what is below the level.
-MISTAKES_SHARE, MISTAKES_LEVEL = 1 / 3, 0.99
+NAT = 1e-6  # above 0, of a likeness, where it counts in full
 
 
 @dataclass(frozen=True)
@@ -66,11 +66,12 @@ def choose_score(name: str, likelihood: Likelihood, tuned: HeldOutOutputs | None
 
 
 def largest_surprise(ordinary: Mapping[str, Array]) -> LargestSurprise | None:
-    """Surprise in two ways, what the probabilities say and how far the input is, and by each mistake that can be told;
-    None where neither of the two tells anything.
+    """Surprise in two ways, what the probabilities say and how far the input is, and by what looks like a mistake that
+    has a name; None where neither of the two tells anything.
 
-    Each of M mistakes takes a share q / M of the false rejects, and the others 1 - q: the surprise of the former is
-    less by log((1 - q) M / q), and counts from the 99 % quantile on.
+    A likeness s to one of M mistakes, in nats, surprises by u(s) = log(M / a) + s above 0 and by nothing below, with
+    a = `NAMED`: a / M of ordinary inputs are above 0, and of likelihood ratios that should be 1, a share of at most
+    e^-s is above e^s. So what is named is rejected, the likelier mistake leads, and others hardly notice.
     """
     parts: list[Component] = []
     for score, least in ((PREDICTIVE_ENTROPY, 0.0), (DISTANCE, LEAST_DISTANCE)):
@@ -78,15 +79,10 @@ def largest_surprise(ordinary: Mapping[str, Array]) -> LargestSurprise | None:
             parts.append(Component(score, distribution, least if parts else 0.0))
     if not parts:
         return None
-    told = [(SCORES[name], ScoreDistribution.of(ordinary[name])) for name in ordinary if name in MISTAKES]
-    less = math.log((1 - MISTAKES_SHARE) * max(1, len(told)) / MISTAKES_SHARE)
-    least = max(0.0, -math.log1p(-MISTAKES_LEVEL) - less)
-    parts += [
-        Component(score, replace(known, surprise=np.maximum(known.surprise - less, 0.0)), least)
-        for score, known in told
-        if known is not None
-    ]
-    return LargestSurprise(tuple(parts))
+    told = [SCORES[name] for name in ordinary if name in MISTAKES]
+    least = math.log(max(1, len(told)) / NAMED)
+    named = ScoreDistribution(np.array([0.0, NAT]), np.array([0.0, least]), 1.0, 0.0)
+    return LargestSurprise((*parts, *(Component(score, named, least) for score in told)))
 
 
 def singles_of(likelihood: Classification, found: HeldOutOutputs) -> dict[str, Array]:

@@ -62,8 +62,10 @@ class ScoreDistribution:
         return found + (np.log1p(self.shape * excess) / self.shape if self.shape else excess)
 
     def value_at(self, surprise: float) -> float:
-        """The score of this surprise, in the tail: at least log(10)."""
+        """The score of this surprise, which is at least that of the smallest value."""
         tail = surprise - float(self.surprise[-1])
+        if tail < 0:
+            return float(np.interp(surprise, self.surprise, self.values))
         return self.start + self.scale * (math.expm1(self.shape * tail) / self.shape if self.shape else tail)
 
 

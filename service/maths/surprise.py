@@ -44,7 +44,7 @@ class Component:
     def _nothing(self) -> np.float64:
         """A score that does not count, nor does a smaller one; minus infinity where that is not known."""
         known, surprise = self.distribution, self.least - ROUNDING
-        return np.float64(known.value_at(surprise) if surprise > known.surprise[-1] else -np.inf)
+        return np.float64(known.value_at(surprise) if surprise >= known.surprise[0] else -np.inf)
 
 
 @dataclass(frozen=True)

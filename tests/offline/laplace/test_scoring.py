@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from demur.offline.data.likelihood import Classification
+from demur.offline.features.mistakes import NAMED
 from demur.offline.laplace.scoring import HeldOutOutputs, largest_surprise, singles_of
 from demur.offline.runtime.arrays import Array
-from demur.service.maths.score_distribution import ScoreDistribution
 
 
 def drawn(scale: float, variance: float, seed: int, distance: Array, count: int = 200) -> dict[str, Array]:
@@ -40,21 +40,20 @@ def test_one_surprise_where_the_other_tells_nothing() -> None:
     assert largest_surprise({"predictive_entropy": np.full(9, np.log(3)), "distance": np.zeros(9)}) is None
 
 
-def test_mistakes_take_a_third_of_the_false_rejects_together() -> None:
-    """By the definition, of a score in the tail: -log(1 - F) + log(q / M), beside -log(1 - F) + log(1 - q)."""
+def test_what_is_named_is_rejected_by_its_likeness_and_nothing_else_is() -> None:
     rng, names = np.random.default_rng(0), ("inverted", "solarised")
-    ordinary = drawn(6.0, 1.0, 0, rng.exponential(size=200)) | {name: rng.exponential(size=200) for name in names}
+    ordinary = drawn(6.0, 1.0, 0, rng.exponential(size=200)) | {name: rng.normal(-4, 1, 200) for name in names}
     joined = largest_surprise(ordinary)
     assert joined is not None
     assert [part.score.name for part in joined.components] == ["predictive_entropy", "distance", *names]
-    far = {name: np.repeat(values.min(), 1) for name, values in ordinary.items()} | {"solarised": np.array([20.0])}
-    score, leading = joined.scored(far)
-    alone = ScoreDistribution.of(ordinary["solarised"])
-    assert alone is not None
-    assert leading.tolist() == [3]
-    assert score[0] == pytest.approx(alone.surprise_at(far["solarised"])[0] + math.log(1 / 3 / 2) - math.log(2 / 3))
-    below = far | {"solarised": np.quantile(ordinary["solarised"], [0.985])}  # less than 99 %
-    assert joined.scored(below)[1].tolist() == [0]
+    likeness = {"inverted": np.array([-3.0, -1, 0, 2, 2]), "solarised": np.array([-2.0, 0, 1e-3, 5, 1])}
+    usual = {name: np.repeat(ordinary[name].min(), 5) for name in ("predictive_entropy", "distance")}
+    score, leading = joined.scored(usual | likeness)
+    assert leading.tolist() == [0, 0, 3, 3, 2]
+    least = math.log(2 / NAMED)
+    assert score[2:] == pytest.approx([least + 1e-3, least + 5, least + 2], abs=2e-6)
+    without = joined.scored(usual | dict.fromkeys(likeness, np.full(5, -9.0)))[0]
+    assert score[:2] == pytest.approx(without[:2])
 
 
 def test_examples_without_finite_feature_scores_are_left_out() -> None:
