@@ -25,6 +25,7 @@ U and V are fitted on every other example, and |z - U U^T z| and |V^T z_1| stand
 are fewer examples than activations, both are small for their own examples, and every new one would be far away.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, NamedTuple
@@ -45,6 +46,7 @@ RIDGE = 0.01  # r, relative to the mean eigenvalue
 LEAST_DEVIATION = 0.02
 MOST_DEVIATIONS = 50.0  # beyond, everything is equally far, and a cosine has no digits in float32
 LEAST_REST = 1e-3  # relative to the root mean square of a z_l: less is rounding
+LEAST_OUTSIDE = 1e-2  # of one example, where the root mean square of z_l is 1: float32 leaves few digits of less
 LEAST_SCALE = 1e-4  # s_l, of directions of length 1: less is rounding, behind many layers
 
 
@@ -66,18 +68,20 @@ def side_by_side(one: Tensor, other: Tensor, first: int = 0, second: int = 0) ->
 
 
 class Combination(NamedTuple):
-    """A sum of values, row (n,), w, whether it counts above the mean alone, and whether by the examples between."""
+    """A sum of values, row (n,), w, whether it counts above the mean alone, whether by the examples between, and below
+    what it is alike, if examples come within a tenth of it."""
 
     row: Tensor
     weight: float = LENGTH_WEIGHT
     above: bool = False
     by_between: bool = False
+    alike: float = -math.inf
 
 
 @dataclass(frozen=True)
 class Standardised:
     """w std(a), within `MOST_DEVIATIONS`, of m combinations a of n values: matrix (n, m), offset (m,); least (m,): 0
-    for those that count above the mean alone, None where none does."""
+    for those that count above the mean alone, and what those are that are alike below; None where there are none."""
 
     matrix: Tensor
     offset: Tensor
@@ -86,15 +90,17 @@ class Standardised:
     @classmethod
     def of(cls, values: Tensor, combinations: Sequence[Combination]) -> "Standardised":
         """values (N, n) of training examples."""
-        columns = []
+        columns, lowest, low = [], list[float](), -MOST_DEVIATIONS
         for each in combinations:
             known = (_halves(values)[1] if each.by_between else values) @ each.row
+            near = float(known.min()) < each.alike + math.log(10)
+            known = known.clamp(min=each.alike) if near else known
             mean = known.mean()
             scale = each.weight / (known - mean).square().mean().sqrt().clamp(min=LEAST_DEVIATION)
             columns.append(torch.cat([each.row * scale, (-mean * scale).reshape(1)]))
+            lowest.append(0.0 if each.above else max(low, float((each.alike - mean) * scale)) if near else low)
         found = torch.stack(columns, dim=1) if columns else values.new_zeros(values.shape[1] + 1, 0)
-        least = found.new_tensor([0.0 if each.above else -MOST_DEVIATIONS for each in combinations])
-        return cls(found[:-1], found[-1], least if any(each.above for each in combinations) else None)
+        return cls(found[:-1], found[-1], found.new_tensor(lowest) if max(lowest, default=low) > low else None)
 
     def __call__(self, values: Tensor) -> Tensor:
         """(B, n) -> (B, m)."""
@@ -102,10 +108,9 @@ class Standardised:
         return found if self.least is None else torch.maximum(found, self.least)
 
     def beside(self, other: "Standardised") -> "Standardised":
-        """Of the values of both; none of these counts above the mean alone."""
-        least = other.least
-        if least is not None:
-            least = torch.cat([torch.full_like(self.offset, -MOST_DEVIATIONS), least])
+        """Of the values of both."""
+        lows = [torch.full_like(s.offset, -MOST_DEVIATIONS) if s.least is None else s.least for s in (self, other)]
+        least = None if self.least is None and other.least is None else torch.cat(lows)
         return Standardised(side_by_side(self.matrix, other.matrix), torch.cat([self.offset, other.offset]), least)
 
 
@@ -184,7 +189,7 @@ class Coordinates:
         unit = torch.eye(values.shape[1], dtype=values.dtype)
         found, rows = list[Combination](), iter(unit)
         if self.rests[0]:
-            found.append(Combination(next(rows), 1.0, by_between=True))
+            found.append(Combination(next(rows), 1.0, by_between=True, alike=math.log(LEAST_OUTSIDE)))
         if self.whitening is not None:
             found += [Combination(next(rows), 1.0, above=True, by_between=True), Combination(unit[-1], 1.0, above=True)]
         found += [Combination(next(rows)) for _ in range(self.whitening is not None, self.counted)]

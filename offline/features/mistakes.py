@@ -34,7 +34,6 @@ NAMED = 0.004  # of ordinary inputs, of all mistakes together: it came out as up
 RIDGE = 0.1  # r, of standardised coordinates
 LEAST_DEVIATION = 1e-3  # of a coordinate: less is rounding
 LEAST_EXAMPLES, MOST_EXAMPLES = 100, 1000
-UNIT = 10.0  # that a column is wrong by
 COLOURS = 3
 
 
@@ -77,8 +76,8 @@ def scale_column(factor: float) -> Change:
 TABLES: dict[MistakeName, Change] = {
     "columns-reversed": lambda x, _: x.flip(1),
     "columns-exchanged": exchange_columns,
-    "column-times-10": scale_column(UNIT),
-    "column-by-10": scale_column(1 / UNIT),
+    "column-times-10": scale_column(10.0),
+    "column-by-10": scale_column(0.1),
 }
 
 

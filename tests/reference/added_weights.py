@@ -132,10 +132,14 @@ def coordinates(
     usual = usual_length(training[0]) if inputs else None
     z_of = scaled_directions(training, usual)
 
-    def outside(z: Array) -> float:
-        return log_length(z - directions @ (directions.T @ z))
-
     known_z = [z_of([h[n] for h in training]) for n in range(len(training[0]))]
+    alike = -math.inf
+
+    def outside(z: Array) -> float:
+        return max(log_length(z - directions @ (directions.T @ z)), alike)
+
+    if min(outside(z) for z in known_z[1::2]) < math.log(0.1):
+        alike = math.log(0.01)
     between = [outside(z) for z in known_z[1::2]]
     width = training[0].shape[1]
     own_inputs = [z[:width] for z in known_z]

@@ -35,6 +35,12 @@ def activations(*shapes: tuple[int, int], seed: int = 1) -> list[Tensor]:
     return [torch.randn(shape, generator=draw, dtype=torch.float64).relu() + 0.01 for shape in shapes]
 
 
+def hardly_outside(count: int, seed: int) -> Tensor:
+    """Of as many activations as there are directions; others are active for one example in four, and little so."""
+    many, few, share = activations((count, 20), (count, 30), (count, 1), seed=seed)
+    return torch.cat([many, 0.1 * few * share * (torch.arange(count)[:, None] % 4 == seed)], dim=1)
+
+
 CASES: dict[str, tuple[list[Tensor], list[Tensor]]] = {
     "one layer": (activations((30, 5)), activations((4, 5), seed=2)),
     "three layers": (activations((30, 5), (30, 3), (30, 7)), activations((4, 5), (4, 3), (4, 7), seed=2)),
@@ -50,6 +56,7 @@ CASES: dict[str, tuple[list[Tensor], list[Tensor]]] = {
     ),
     "no activation at all": (activations((30, 5)), [torch.zeros(4, 5, dtype=torch.float64)]),
     "two examples": (activations((2, 4)), activations((4, 4), seed=2)),
+    "next to nothing outside the directions": ([hardly_outside(300, 1)], [hardly_outside(4, 2)]),
 }
 
 
@@ -142,6 +149,15 @@ def test_rounding_is_no_distance(form: str) -> None:
     fitted = FeatureVariance.fit([training], SMALL, **FORMS[form], generator=generator())
     served = converted(fitted, torch.zeros(())).of([new.float()])
     np.testing.assert_allclose(served.numpy(), fitted.of([new]).numpy(), atol=1e-5)
+
+
+def test_an_example_that_is_hardly_outside_the_directions_has_digits() -> None:
+    training, new = hardly_outside(300, 1), hardly_outside(60, 2)
+    fitted = FeatureVariance.fit([training], SMALL, **FORMS["directions"], generator=generator())
+    assert fitted.coordinates.rests == (True,)
+    served = converted(fitted, torch.zeros(())).coordinates.of([new.float()])
+    np.testing.assert_allclose(served.numpy(), fitted.coordinates.of([new]).numpy(), atol=1e-4)
+    assert float(fitted.coordinates.of([new])[:, -1].std()) > 0.1
 
 
 def test_the_length_scale_is_in_units_of_the_median_distance() -> None:
