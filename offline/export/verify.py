@@ -20,7 +20,8 @@ SMALL_SHARE = 1e-6
 ADDED_SHARE = 1e-2
 # A distance is such a difference, too, of prior variance 1, and float32 adds up its 256 squares to 1e-5: relative to
 # the largest distance of a few examples near the training data that could be much.
-DISTANCE_SHARE = 0.1
+# A likeness to a mistake is a difference of nats: a thousandth of one, the tolerance of ten, decides nothing.
+DISTANCE_SHARE, LIKENESS_SHARE = 0.1, 10.0
 # In a network of millions of ReLUs some inputs lie so near to zero that float32 puts them on the other side, and a
 # derivative jumps. Torch's own derivatives jump then too, so no more than a few times their distance is asked for.
 ROUNDING_FACTOR, LOOSEST = 5.0, 1e-2
@@ -53,8 +54,9 @@ class Truth:
 
     def _error(self, name: str, values: Array) -> float:
         if name == "feature_scores" and self.feature_scores is not None:  # each in a unit of its own
-            columns = zip(values.T, self.feature_scores.T, strict=True)
-            return max(relative_error(*pair, absolute=True, least=DISTANCE_SHARE) for pair in columns)
+            columns = zip(values.T, self.feature_scores.T, (True, *[False] * (values.shape[1] - 1)), strict=True)
+            shares = ((found, true, DISTANCE_SHARE if first else LIKENESS_SHARE) for found, true, first in columns)
+            return max(relative_error(found, true, absolute=True, least=least) for found, true, least in shares)
         unit = {"mean": self.unit, "variance": self.unit**2}.get(name, np.ones(1))
         least, absolute = self.least.get(name, 0.0), not name.endswith("variance")
         return relative_error(values / unit, getattr(self, name) / unit, absolute=absolute, least=least)

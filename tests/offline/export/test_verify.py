@@ -125,3 +125,12 @@ def test_distances_near_the_training_data_are_held_to_their_prior_variance() -> 
     far = np.array([[1e-3], [0.8]])
     errors = replace(truth, feature_scores=far).errors({"feature_scores": far + 8e-4})
     assert errors["feature_scores"] == pytest.approx(1e-3)
+
+
+def test_likenesses_are_compared_in_nats_and_distances_beside_them_are_not() -> None:
+    scores = np.array([[0.05, -3.0, 1.0], [0.02, 2.0, -0.1]])
+    truth = Truth(np.zeros((2, 4), np.float32), np.zeros((2, 3)), np.ones((2, 3)), feature_scores=scores)
+    for column, expected in ((0, 1e-3 / 0.1), (1, 1e-3 / 10), (2, 1e-3 / 10)):
+        off = scores.copy()
+        off[:, column] += 1e-3
+        assert truth.errors({"feature_scores": off})["feature_scores"] == pytest.approx(expected)
