@@ -123,7 +123,7 @@ def bright(images: Array) -> Array:
     return 255 * images
 
 
-REJECTED = ("DemurScoreShift", "DemurRejectRate", "DemurDrift")
+REJECTED = ("DemurScoreShift", "DemurRejectRate", "DemurDrift", "DemurClientMistake")
 SHIFTS: dict[str, tuple[Callable[[Array], Array], tuple[str, ...]]] = {
     "turned by 90 degrees": (turned, REJECTED),
     "black and white exchanged": (inverted, REJECTED),
