@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 import torch
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
 
 from benchmarks.serving.digits import PREDICT, Request
@@ -31,11 +31,14 @@ def reviews(count: int, seed: int) -> tuple[list[str], list[int]]:
 
 
 def tokenizer_of(texts: list[str]) -> PreTrainedTokenizerFast:
-    """BERT's steps, with a vocabulary of these texts."""
-    found = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    found.normalizer, found.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    """BERT's steps, with a vocabulary of the words and letters of these texts: a trainer breaks ties by chance."""
+    normalizer, splitter = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    words = {word for text in texts for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text))}
+    letters = sorted({letter for word in words for letter in word})
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
-    found.train_from_iterator(texts, trainers.WordPieceTrainer(vocab_size=500, special_tokens=special))
+    pieces = dict.fromkeys([*special, *letters, *(f"##{letter}" for letter in letters), *sorted(words)])
+    found = Tokenizer(models.WordPiece({piece: number for number, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    found.normalizer, found.pre_tokenizer = normalizer, splitter
     found.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     names = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
     return PreTrainedTokenizerFast(tokenizer_object=found, model_max_length=64, **names)  # type: ignore[no-untyped-call]
