@@ -37,7 +37,7 @@ def changed(
 
 
 def stream(seed: int, number: int) -> torch.Generator:
-    """A stream for each change, unlike that of torch for the same seed: data made with it would be drawn once more."""
+    """A stream for each use of a seed, unlike torch's own for it, by which the data may have been drawn."""
     (state,) = np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)
     return torch.Generator().manual_seed(int(state >> np.uint64(1)))
 

@@ -14,7 +14,7 @@ from demur.service.bundle import InputPart
 from .changes import Change, Kind, changed, inversion, kind_of, random_tokens, stream, uniform, value_range
 
 FOREIGN_EXAMPLES = 100  # of each kind: shares to within 10 %, in the time of a few hundred predictions
-FIRST_STREAM = 1000
+FIRST_STREAM = 1000  # behind those of the features and of mistakes
 LEVELS = 3  # of constant inputs: smallest value, middle, largest
 # Noise in each column's own range is an ordinary row where columns are independent, and a row of zeros is the mean of
 # standardised columns; and columns of one kind may stand in any order: shares are measured, and nothing follows.

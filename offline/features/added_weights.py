@@ -24,12 +24,12 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from demur.service.maths.scores import FeatureScoreName
 
+from ..data.changes import stream
 from ..runtime.arrays import Array, to_numpy
 from .activations import INPUTS, TEXTURE, read_activations
 from .coordinates import Coordinates, converted, side_by_side
@@ -157,7 +157,7 @@ class AddedWeights:
     def fit(cls, layers: FeatureLayers, activations: dict[str, Tensor], seed: int) -> "AddedWeights":
         """activations (N, F_l) by path, of training examples."""
 
-        def fit(own: Sequence[str], settings: FeatureSettings, *, with_lengths: bool, stream: int) -> FeatureVariance:
+        def fit(own: Sequence[str], settings: FeatureSettings, *, with_lengths: bool, number: int) -> FeatureVariance:
             paths, texture = [path for path in layers.paths if path in own], TEXTURE in own
             inputs = INPUTS in paths and activations[INPUTS].shape[1] <= MOST_INPUTS
             return FeatureVariance.fit(
@@ -166,11 +166,11 @@ class AddedWeights:
                 with_lengths=with_lengths,
                 inputs=paths.index(INPUTS) - texture if inputs else None,
                 texture=texture,
-                generator=torch.Generator().manual_seed(_stream(seed, stream)),
+                generator=stream(seed, number),
             )
 
-        link = fit(layers.link, LINK_FEATURES, with_lengths=False, stream=1)
-        score = fit(layers.score, SCORE_FEATURES, with_lengths=True, stream=2)
+        link = fit(layers.link, LINK_FEATURES, with_lengths=False, number=1)
+        score = fit(layers.score, SCORE_FEATURES, with_lengths=True, number=2)
         return cls(layers, score.beside(link, len({*layers.link} & {*layers.score})))
 
     def of(self, model: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -209,9 +209,3 @@ class AddedWeights:
         """In the precision and on the device of a tensor."""
         parts = {name: converted(getattr(self, name), like) for name in ("variances", "noise", "mistakes")}
         return replace(self, **parts)
-
-
-def _stream(seed: int, number: int) -> int:
-    """A stream of its own for each use of the seed."""
-    (state,) = np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)
-    return int(state >> np.uint64(1))

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from demur.offline.data.changes import stream
 from demur.offline.features.activations import INPUTS, LARGEST, SMALLEST, texture
 from demur.offline.features.added_weights import (
     LINK_FEATURES,
@@ -15,7 +16,6 @@ from demur.offline.features.added_weights import (
     AddedWeights,
     FeatureSettings,
     FeatureVariance,
-    _stream,
 )
 from demur.offline.features.coordinates import converted
 from demur.offline.features.layers import FeatureLayers
@@ -345,7 +345,7 @@ def test_both_variances_are_those_of_each_alone(case: str) -> None:
             settings,
             with_lengths=lengths,
             inputs=paths.index(INPUTS) if INPUTS in paths else None,
-            generator=torch.Generator().manual_seed(_stream(0, column + 1)),
+            generator=stream(0, column + 1),
         )
         expected, own_psi = alone.at(alone.coordinates.of([parts[path] for path in paths]))
         torch.testing.assert_close(found[:, [column]], expected, atol=1e-10, rtol=0)
