@@ -54,9 +54,9 @@ class Truth:
 
     def _error(self, name: str, values: Array) -> float:
         if name == "feature_scores" and self.feature_scores is not None:  # each in a unit of its own
-            columns = zip(values.T, self.feature_scores.T, (True, *[False] * (values.shape[1] - 1)), strict=True)
-            shares = ((found, true, DISTANCE_SHARE if first else LIKENESS_SHARE) for found, true, first in columns)
-            return max(relative_error(found, true, absolute=True, least=least) for found, true, least in shares)
+            shares = [DISTANCE_SHARE, *[LIKENESS_SHARE] * (values.shape[1] - 1)]
+            scale = np.maximum(np.abs(self.feature_scores).max(axis=0), shares)
+            return float((np.abs(values - self.feature_scores) / scale).max())
         unit = {"mean": self.unit, "variance": self.unit**2}.get(name, np.ones(1))
         least, absolute = self.least.get(name, 0.0), not name.endswith("variance")
         return relative_error(values / unit, getattr(self, name) / unit, absolute=absolute, least=least)
