@@ -35,10 +35,12 @@ class Component:
     def surprise(self, singles: Mapping[str, Array]) -> Array:
         """u (B,), 0 where it does not count; a NaN stays one."""
         scores = self.score.scored(singles)[0]
+        if self.least <= 0:
+            return self.distribution.surprise_at(scores)
         if (scores <= self._nothing).all():  # as most are; for a few examples a call of NumPy costs more than its work
             return np.zeros(len(scores))
         found = self.distribution.surprise_at(scores)
-        return np.where(found < self.least, 0.0, found) if self.least > 0 else found
+        return np.where(found < self.least, 0.0, found)
 
     @cached_property
     def _nothing(self) -> np.float64:
