@@ -219,21 +219,9 @@ def _is_negative(x: Tensor) -> Tensor:
     return (x < 0) | ((x == 0) & (1 / x.detach() < 0))
 
 
-def copysign(x: Tensor, other: Any) -> Tensor:
-    """|x| with the sign of the other, also of a zero."""
-    return torch.where(_is_negative(torch.as_tensor(other).to(x.dtype)), -torch.abs(x), torch.abs(x))
-
-
 def expm1(x: Tensor) -> Tensor:
     """e^x - 1 = tanh(x / 2) (e^x + 1), of whose digits small x lose none."""
     return torch.tanh(x / 2) * (torch.exp(x) + 1)
-
-
-def angle(x: Tensor) -> Tensor:
-    """That of a number with the positive axis."""
-    if x.is_complex():
-        return atan2(torch.view_as_real(x)[..., 1], torch.view_as_real(x)[..., 0])
-    return torch.where(x < 0, torch.pi, torch.zeros_like(x))
 
 
 def logaddexp(x: Tensor, other: Tensor) -> Tensor:
@@ -310,12 +298,8 @@ REPLACEMENTS: dict[Any, Callable[..., Any]] = {
     torch.arctan2: atan2,
     Tensor.atan2: atan2,
     Tensor.arctan2: atan2,
-    torch.angle: angle,
-    Tensor.angle: angle,
     **dict.fromkeys((torch.remainder, Tensor.remainder, Tensor.__mod__), remainder),
     **dict.fromkeys((torch.floor_divide, Tensor.floor_divide, Tensor.__floordiv__), floor_divide),
-    **dict.fromkeys((torch.signbit, Tensor.signbit), _is_negative),
-    **dict.fromkeys((torch.copysign, Tensor.copysign), copysign),
     **dict.fromkeys((torch.expm1, Tensor.expm1, torch.special.expm1), expm1),
     torch.logaddexp: logaddexp,
     Tensor.logaddexp: logaddexp,

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from demur.offline.export.rewrites import Rewrites, angle, atan2, floor_divide, logaddexp, remainder
+from demur.offline.export.rewrites import Rewrites, atan2, floor_divide, logaddexp, remainder
 
 EDGES = torch.tensor([0.0, 1e-30, 1e-8, 0.3, 1.0, 2.5, 87.0, 90.0, 104.0, 1e5, 1e19])
 VALUES = torch.cat([EDGES, -EDGES])  # both zeros
@@ -43,12 +43,6 @@ def test_remainders_and_quotients_at_multiples(
     torch.testing.assert_close(replacement(whole, 4), function(whole, 4))
 
 
-def test_signs_count_those_of_zeros() -> None:
-    with Rewrites():
-        found = torch.signbit(VALUES), torch.copysign(*PAIRS), PAIRS[0].copysign(-0.0)
-    torch.testing.assert_close(found, (torch.signbit(VALUES), torch.copysign(*PAIRS), PAIRS[0].copysign(-0.0)))
-
-
 def test_small_exponents_keep_their_digits() -> None:
     values = torch.cat([VALUES, torch.linspace(-3, 3, 101)])
     with Rewrites():
@@ -78,9 +72,3 @@ def test_what_a_mask_leaves_out_is_left_out() -> None:
     none = torch.tensor([-torch.inf, -torch.inf, 2.0])
     other = torch.tensor([-torch.inf, 1.0, -torch.inf])
     torch.testing.assert_close(logaddexp(none, other), torch.logaddexp(none, other))
-
-
-def test_the_angle_of_real_and_complex_numbers() -> None:
-    torch.testing.assert_close(angle(VALUES), torch.angle(VALUES))
-    complex_values = torch.complex(*PAIRS)
-    torch.testing.assert_close(angle(complex_values), torch.angle(complex_values))
