@@ -63,12 +63,6 @@ def serve(
         str | None,
         typer.Option("--model-name", "--model_name", help="Name to serve the bundle under.", show_default="its own"),
     ] = None,
-    model_version: Annotated[
-        str | None,
-        typer.Option(
-            "--model-version", "--model_version", help="Its version, as it is served.", show_default="its own"
-        ),
-    ] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
     grpc_port: Annotated[
         str | None,
@@ -92,9 +86,7 @@ def serve(
         named: dict[str, Any] = {"bundle": tuple(bundle) if bundle else None, "models": models}
         if model_dir is not None:
             named = _found_in(model_dir, named)
-        settings = load_settings(
-            **named, model_name=model_name, model_version=model_version, host=host, port=port, grpc_port=grpc_port
-        )
+        settings = load_settings(**named, model_name=model_name, host=host, port=port, grpc_port=grpc_port)
         _check_metrics_folder()
         _check_levels(settings)
         _check_address(settings)

@@ -44,12 +44,10 @@ def load_predictor(folder: Path, settings: Settings, trials: Trials) -> Predicto
 
 
 def _named(bundle: Bundle, settings: Settings) -> Bundle:
-    """The bundle under the name and version that the settings give it; those in a folder of bundles keep their own."""
-    given = {"name": settings.model_name, "version": settings.model_version}
-    changed = {field: value for field, value in given.items() if value is not None}
-    if not changed or bundle.path not in settings.bundles:
+    """The bundle under the name that the settings give it; those in a folder of bundles keep their own."""
+    if settings.model_name is None or bundle.path not in settings.bundles:
         return bundle
-    return replace(bundle, manifest=replace(bundle.manifest, **changed))  # type: ignore[arg-type]
+    return replace(bundle, manifest=replace(bundle.manifest, name=settings.model_name))
 
 
 def _open(bundle: Bundle, settings: Settings) -> Predictor:

@@ -24,7 +24,7 @@ PREFIX = "DEMUR_"
 FOREIGN = frozenset({"DEMUR_DATA_DIR", "DEMUR_DATA_CACHE", "DEMUR_BUNDLE_DIR", "DEMUR_API_KEY"})
 SEPARATORS = {"bundle": os.pathsep, "cors_origins": ",", "trusted_proxies": ",", "requested_rates": ","}
 MAY_BE_EMPTY = frozenset(
-    {"models", "default_model", "model_name", "model_version", "shadow", "grpc_port", "cache_dir"}
+    {"models", "default_model", "model_name", "shadow", "grpc_port", "cache_dir"}
 )  # an empty value counts as not set
 log = logging.getLogger("demur")
 

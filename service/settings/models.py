@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from ..format.manifest import MAX_MODEL_NAME, MAX_VERSION
+from ..format.manifest import MAX_MODEL_NAME
 from ..format.text import checked_segment
 from .shadow import ShadowChoice
 from .types import Bytes, Seconds, Words
@@ -42,14 +42,6 @@ class ModelSettings(BaseModel):
             max_length=MAX_MODEL_NAME,
         ),
     ] = None
-    model_version: Annotated[
-        str | None,
-        Field(
-            description="Version under which the one bundle is served; if unset, its own.",
-            min_length=1,
-            max_length=MAX_VERSION,
-        ),
-    ] = None
     watch_seconds: Annotated[
         Seconds | None,
         Field(description="How often to check for new, changed and removed bundles; if unset, never."),
@@ -80,7 +72,7 @@ class ModelSettings(BaseModel):
         """The version and the share that `shadow` names."""
         return None if self.shadow is None else ShadowChoice.parse(self.shadow)
 
-    @field_validator("model_name", "model_version")
+    @field_validator("model_name")
     @classmethod
     def check_name(cls, value: str | None) -> str | None:
         """Refuse what no bundle may be called."""
@@ -96,11 +88,8 @@ class ModelSettings(BaseModel):
 
     @model_validator(mode="after")
     def check_one_bundle(self) -> Self:
-        """Refuse a name or a version for several bundles, or for a folder of them."""
-        for field in ("model_name", "model_version"):
-            if getattr(self, field) is not None and (len(self.bundle) > 1 or self.models is not None):
-                found = f"{len(self.bundle)} bundles" if self.models is None else "a folder of bundles"
-                raise ValueError(
-                    f"{field}: found {found}, expected one bundle; `demur tag` gives copies other names and versions"
-                )
+        """Refuse a name for several bundles, or for a folder of them."""
+        if self.model_name is not None and (len(self.bundle) > 1 or self.models is not None):
+            found = f"{len(self.bundle)} bundles" if self.models is None else "a folder of bundles"
+            raise ValueError(f"model_name: found {found}, expected one bundle; `demur tag` gives copies other names")
         return self

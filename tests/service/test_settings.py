@@ -18,7 +18,6 @@ VALUES: dict[str, tuple[str, Any]] = {
     "models": ("/models", Path("/models")),
     "default_model": ("digits", "digits"),
     "model_name": ("numbers", "numbers"),
-    "model_version": ("7", "7"),
     "watch_seconds": ("2.5", 2.5),
     "workers": ("2", 2),
     "grpc_port": ("9001", 9001),
@@ -155,7 +154,7 @@ def test_settings_do_not_change() -> None:
 
 
 def test_an_empty_name_is_as_good_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("MODELS", "DEFAULT_MODEL", "MODEL_NAME", "MODEL_VERSION", "BUNDLE", "CORS_ORIGINS"):
+    for name in ("MODELS", "DEFAULT_MODEL", "MODEL_NAME", "BUNDLE", "CORS_ORIGINS"):
         monkeypatch.setenv(PREFIX + name, "")
     assert load_settings() == Settings()
 
@@ -183,7 +182,7 @@ def test_an_empty_value_switches_no_protection_off(name: str, empty: str) -> Non
         ({"requested_rates": "0.2,0.1"}, "found '0.2,0.1', expected two rates between 0 and 1"),
         ({"cors_origins": "a.example"}, "cors_origins: found 'a.example'"),
         ({"model_name": "a", "bundle": ("x", "y")}, "model_name: found 2 bundles, expected one bundle"),
-        ({"model_version": "2", "models": "x"}, "model_version: found a folder of bundles, expected one bundle"),
+        ({"model_name": "m", "models": "x"}, "model_name: found a folder of bundles, expected one bundle"),
         ({"model_name": "a/b"}, "found 'a/b', expected no '/'"),
         ({"shadow": "digits/10"}, "found 'digits/10', expected NAME/VERSION@SHARE"),
         ({"shadow": "digits@0.1"}, "expected NAME/VERSION@SHARE"),

@@ -123,12 +123,10 @@ def test_a_models_folder_must_be_there(tmp_path: Path) -> None:
         load_named(Settings(models=tmp_path / "nothing"))
 
 
-def test_the_one_bundle_is_served_under_a_name_and_a_version_of_the_operators(classification: Synthetic) -> None:
+def test_the_one_bundle_is_served_under_a_name_of_the_operators(classification: Synthetic) -> None:
     own = Predictor.load(classification.path)
-    settings = Settings(bundle=(str(classification.path),), model_name="numbers", model_version="7")
+    settings = Settings(bundle=(str(classification.path),), model_name="numbers")
     (found,) = load_named(settings)
-    assert (found.manifest.name, found.manifest.version, found.digest) == ("numbers", "7", own.digest)
+    assert (found.manifest.name, found.manifest.version, found.digest) == ("numbers", own.manifest.version, own.digest)
     again = load_predictor(classification.path, settings)  # as when it is replaced
     assert again.manifest.name == "numbers"
-    (found,) = load_named(Settings(bundle=(str(classification.path),), model_version="7"))
-    assert (found.manifest.name, found.manifest.version) == (own.manifest.name, "7")
