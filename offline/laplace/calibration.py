@@ -23,7 +23,7 @@ from ..runtime.arrays import Array, to_numpy
 from ..runtime.progress import Track
 from .calibrated import Calibrated
 from .outcomes import Predicted
-from .scoring import HeldOutOutputs, choose_score
+from .scoring import HeldOutOutputs, Raised, choose_score
 from .temperature import suited
 
 MEMORY_BYTES = 256 * 2**20
@@ -76,7 +76,9 @@ def calibrate(
 
 
 def _finite(likelihood: Likelihood, found: HeldOutOutputs) -> Prediction:
-    likelihood = with_noise_scale(likelihood, found.noise_scale)
+    """What is predicted, its scores raised to be compared with."""
+    raised = Raised(likelihood.scoring, likelihood.scoring.name)
+    likelihood = with_noise_scale(replace(likelihood, scoring=raised), found.noise_scale)
     prediction = likelihood.predict(found.mean, found.variance, found.features)
     if not prediction.finite.all():
         raise ValueError(

@@ -13,6 +13,7 @@ from demur.service.maths.prediction_sets import LIKELY, label_set_scores, set_sc
 
 from ..data.held_out import HeldOut
 from ..runtime.arrays import Array, to_numpy
+from .scoring import with_margin
 
 PLAIN_SETS = (0.0, 1)  # without examples that tune
 
@@ -35,20 +36,19 @@ def outcomes_of(conformal: Predicted, tuning: Predicted | None) -> tuple[Outcome
     if prediction.probabilities is None:
         assert prediction.std is not None
         residuals = np.abs(targets - prediction.mean.astype(np.float64)) / prediction.std
-        return RegressionOutcomes(residuals[order]), OutcomesPart(0, None)
+        return RegressionOutcomes(with_margin(residuals[order])), OutcomesPart(0, None)
+    known = None if tuning is None else _verdicts(tuning)
+    count, confidences = 0 if known is None else len(known), confidence(prediction.probabilities, prediction.multilabel)
     if prediction.multilabel:
         scores = label_set_scores(prediction.probabilities)
         held = np.take_along_axis(scores, targets.astype(int)[:, :, np.newaxis], axis=2)[:, :, 0]
-        known = None if tuning is None else _verdicts(tuning)
-        count = 0 if known is None else len(known)
-        confidences = confidence(prediction.probabilities, True)[order]
-        return LabelOutcomes(_verdicts(conformal), held[order], known, confidences), OutcomesPart(count, None)
+        held = with_margin(held, 1.0)[order]
+        return LabelOutcomes(_verdicts(conformal), held, known, confidences[order]), OutcomesPart(count, None)
     penalty, unpenalised = PLAIN_SETS if tuning is None else _tuned(tuning)
     own = set_scores(prediction.probabilities, penalty, unpenalised)[np.arange(len(targets)), targets]
-    known = None if tuning is None else _verdicts(tuning)
-    confidences = confidence(prediction.probabilities, False)
-    outcomes = ClassOutcomes(_verdicts(conformal), own[order], known, confidences[order], targets[order])
-    return outcomes, OutcomesPart(0 if known is None else len(known), SetScore(penalty, unpenalised))
+    own = with_margin(own, 1.0)[order]
+    outcomes = ClassOutcomes(_verdicts(conformal), own, known, confidences[order], targets[order])
+    return outcomes, OutcomesPart(count, SetScore(penalty, unpenalised))
 
 
 def _tuned(tuning: Predicted) -> tuple[float, int]:

@@ -259,7 +259,7 @@ class Predictive:
         found["mistake"] = likeliest_mistake(outputs.features)
         if self.noises is not None:
             singles = outputs.features
-            if self.score == EPISTEMIC_STD:
+            if self.score.name == EPISTEMIC_STD.name:
                 singles = {EPISTEMIC_STD.name: epistemic_std(variance, self.noises)}
             score, _ = self.score.scored(singles)
             std = predictive_std(variance, self.noises, outputs.noise_scale)

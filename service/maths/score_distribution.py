@@ -23,6 +23,7 @@ Array = npt.NDArray[Any]
 MOST_LEVELS = 200
 TAIL_LEVEL = 0.9
 MOST_SHAPE = 0.9
+STEPS = 2**14  # that a score's leading binary digit has
 LEAST_SHAPE = 1e-6  # less is none
 LEAST_SCALE = 1e-200  # with less, (s - a) / sigma could overflow for what finite outputs in float32 give
 
@@ -43,7 +44,8 @@ class ScoreDistribution:
         if not len(scores) or not np.isfinite(scores).all():
             return None
         levels = np.linspace(0, TAIL_LEVEL, min(MOST_LEVELS, max(2, len(scores))))
-        quantiles = np.quantile(np.asarray(scores, np.float64), levels)
+        scores = rounded_up(np.asarray(scores, np.float64))
+        quantiles = np.quantile(scores, levels)
         last_of_ties = np.append(quantiles[1:] > quantiles[:-1], True)
         values, start = quantiles[last_of_ties], float(quantiles[-1])
         excesses = np.sort(scores[scores > start] - start)
@@ -67,6 +69,16 @@ class ScoreDistribution:
         if tail < 0:
             return float(np.interp(surprise, self.surprise, self.values))
         return self.start + self.scale * (math.expm1(self.shape * tail) / self.shape if self.shape else tail)
+
+
+def rounded_up(scores: Array) -> Array:
+    """Each score (n,) raised by one to two steps, of 2^-14 of the power of two above it; 0 stays.
+
+    So scores that differ by rounding alone, as those of inputs that repeat, are one value: between them, u would be the
+    steeper the smaller their errors are.
+    """
+    mantissa, exponent = np.frexp(scores)
+    return np.where(scores == 0, 0.0, np.ldexp((np.floor(STEPS * mantissa) + 2) / STEPS, exponent))
 
 
 def pareto(excesses: Array) -> tuple[float, float]:

@@ -28,6 +28,7 @@ from tests.reference.scores import (
     largest_surprise,
     pareto_tail,
     predictive_entropy,
+    rounded_up,
     surprise,
 )
 from tests.reference.statistics import (
@@ -72,6 +73,7 @@ __all__ = [
     "probit_divisor",
     "probit_probabilities",
     "quantile_of",
+    "rounded_up",
     "set_score",
     "smoothed_p_value",
     "softmax",

@@ -21,6 +21,12 @@ def predictive_entropy(mean: Array, var: Array, temperature: float) -> float:
     return entropy(softmax(np.array([f / probit_divisor(v, temperature) for f, v in zip(mean, var, strict=True)])))
 
 
+def rounded_up(score: float) -> float:
+    """To 14 binary digits behind the point of m in score = m 2^e, 1/2 <= |m| < 1, and one more step up; 0 is 0."""
+    mantissa, exponent = math.frexp(score)
+    return (math.floor(mantissa * 2**14) + 2) * 2.0 ** (exponent - 14) if score else 0.0
+
+
 def pareto_tail(excesses: list[float]) -> tuple[float, float]:
     """Scale and shape by probability-weighted moments, the unbiased estimates of E[X] and E[X (1 - F(X))].
 

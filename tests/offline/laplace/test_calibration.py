@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -18,12 +19,14 @@ from demur.offline.jacobian.plan import make_jacobian
 from demur.offline.laplace.calibrated import held_out_metrics
 from demur.offline.laplace.calibration import predict_held_out
 from demur.offline.laplace.posterior import factor
+from demur.offline.laplace.scoring import MARGIN
 from demur.offline.network.model_copy import private_copy
 from demur.offline.network.weights import WeightLayout
 from demur.offline.runtime.progress import silent
 from demur.service import Predictor
 from demur.service.format.manifest import Task
 from demur.service.maths.posterior_factor import CholeskyPosterior
+from demur.service.maths.prediction_sets import PredictionSets
 from tests import reference
 
 CPU = torch.device("cpu")
@@ -66,10 +69,38 @@ def test_all_held_out_examples_set_the_threshold_of_a_score_that_they_do_not_tun
     assert (calibration.examples, calibration.scored, len(rule.scores)) == (25, scored, scored or 25)
     if scored:
         distances = predictor.predict(x[100:].numpy()).score
-        np.testing.assert_allclose(rule.scores, np.sort(distances), rtol=1e-4, atol=2e-6)
+        np.testing.assert_allclose(rule.scores, (1 + MARGIN) * np.sort(distances), rtol=1e-4, atol=2e-6)
         assert predictor.decision.residuals is not None
         assert len(predictor.decision.residuals.residuals) == 25
     assert f"set by {scored or 25} examples comes out between" in (tmp_path / "b" / "README.md").read_text()
+
+
+@pytest.mark.usefixtures("short_fits")
+@pytest.mark.parametrize("score", ["default", "predictive_entropy"])
+def test_rows_that_repeat_are_no_more_unusual_than_their_held_out_copies(
+    score: Literal["default", "predictive_entropy"], tmp_path: Path
+) -> None:
+    """Six different rows; scores and set scores are served with other last digits than the held-out ones have."""
+    rng = np.random.default_rng(0)
+    row = rng.choice(6, 6000, p=[0.4, 0.25, 0.15, 0.1, 0.06, 0.04])
+    x, y = torch.eye(6)[row], torch.tensor((row + rng.integers(0, 2, 6000)) % 3)
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 3))
+    optimizer = torch.optim.Adam(network.parameters(), 0.01)
+    for _ in range(100):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(network(x[:1500]), y[:1500]).backward()
+        optimizer.step()
+    held_out, config = [(x[1500:2100], y[1500:2100])], FitConfig(score=score, device="cpu")
+    fit_bundle(network, [(x[:1500], y[:1500])], tmp_path / "b", calibration_loader=held_out, config=config)
+    predictor = Predictor.load(tmp_path / "b")
+    found, sets = predictor.predict(x[2100:].numpy()), predictor.decision.sets
+    for each in range(6):  # those copies are as unusual
+        seen = float((row[1500:2100] == each).mean())
+        assert found.p_value[row[2100:] == each].min() > seen - 3 * math.sqrt(seen / 300)
+    assert found.probabilities is not None
+    assert isinstance(sets, PredictionSets)
+    assert sets.members(found.probabilities, 0.95)[np.arange(3900), y[2100:]].mean() > 0.94
 
 
 # --------------------------------------------------------------------------- split

@@ -7,6 +7,7 @@ import torch
 from demur.offline.data.held_out import HeldOut
 from demur.offline.data.likelihood import Classification, Regression
 from demur.offline.laplace.outcomes import Predicted, outcomes_of
+from demur.offline.laplace.scoring import MARGIN
 from demur.service.bundle import Outcomes, SetScore
 from demur.service.maths.outcomes import ClassOutcomes, RegressionOutcomes
 from tests import reference
@@ -42,7 +43,7 @@ def test_of_a_classification(tunes: bool) -> None:
         assert known.predicted[place] == p[n].argmax()
         assert known.correct[place] == (p[n].argmax() == targets[n])
         own = reference.set_score(p[n], targets[n], kept.set_score.penalty, kept.set_score.unpenalised)
-        assert outcomes.set_scores[place] == pytest.approx(own, rel=1e-12)
+        assert outcomes.set_scores[place] == pytest.approx(own + MARGIN * abs(1 - own), rel=1e-12)
         assert outcomes.confidences is not None
         assert outcomes.confidences[place] == p[n].max()
 
@@ -56,4 +57,4 @@ def test_of_a_regression() -> None:
     assert kept == Outcomes(0, None)
     for place, n in enumerate(np.argsort(prediction.score, kind="stable")):
         expected = np.abs(targets[n] - mean[n]) / np.sqrt(variance[n] + noise**2)
-        np.testing.assert_allclose(outcomes.residuals[place], expected, rtol=1e-5)
+        np.testing.assert_allclose(outcomes.residuals[place], (1 + MARGIN) * expected, rtol=1e-5)

@@ -59,8 +59,9 @@ def test_the_definition(count: int) -> None:
     each = []
     for name in NAMES:
         scores = SCORES[name].scored(fitted_to)[0]
-        values = np.quantile(scores, levels)
-        tail = reference.pareto_tail([s - values[-1] for s in scores.tolist() if s > values[-1]])
+        rounded = [reference.rounded_up(s) for s in scores.tolist()]
+        values = np.quantile(rounded, levels)
+        tail = reference.pareto_tail([s - values[-1] for s in rounded if s > values[-1]])
         asked = SCORES[name].scored(outputs)[0].tolist()
         each.append([reference.surprise(s, values.tolist(), levels.tolist(), *tail) for s in asked])
     expected = [reference.largest_surprise(list(pair), [0.0, LEAST]) for pair in zip(*each, strict=True)]
