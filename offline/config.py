@@ -19,7 +19,7 @@ from pydantic import (
 from demur.service.format.manifest import MAX_MODEL_NAME, MAX_VERSION, Task
 from demur.service.format.text import checked_segment, suggestion
 from demur.service.format.validation import in_one_line, refused_value
-from demur.service.maths.scores import DISTANCE, ScoreName
+from demur.service.maths.scores import DISTANCE
 
 # These take the last layer or every layer: the size is what they may have at most.
 WholeStrategyName = Literal["last-layer", "all"]
@@ -128,7 +128,7 @@ class FitConfig(BaseModel):
         ),
     ] = 64
     score: Annotated[
-        Literal["default", ScoreName],
+        Literal["default", "predictive_entropy", "distance", "epistemic_std", "surprise"],
         Field(
             description="Out-of-distribution score by which inputs are rejected. `default`: with added weights "
             "`surprise`, of a regression `distance`; without, `predictive_entropy` and `epistemic_std`. "

@@ -42,7 +42,8 @@ def manifest_from_json(data: Any) -> Manifest:
     try:
         return manifest_adapter().validate_json(json.dumps(data), context=later)
     except ValidationError as error:
-        raise _explained(error) from None
+        newer = f"; found format_version {data['format_version']}: a later release may read it" if later else ""
+        raise ManifestError(f"{_explained(error)}{newer}") from None
 
 
 def check_input(spec: InputSpec) -> InputSpec:

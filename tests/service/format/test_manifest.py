@@ -138,6 +138,8 @@ def test_an_unknown_field_is_for_later_minor_versions_only(classification: Synth
         manifest_from_json(data)
     later = manifest_from_json(data | {"format_version": "1.9"})
     assert dataclasses.replace(later, format_version=FORMAT_VERSION) == classification.manifest
+    with pytest.raises(ManifestError, match=r"task: found 'ranking'.*; found format_version 1\.9: a later release"):
+        manifest_from_json(data | {"format_version": "1.9", "task": "ranking"})
 
 
 def test_scores_are_those_of_the_task(classification: Synthetic) -> None:
