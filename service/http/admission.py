@@ -3,6 +3,10 @@
 from types import TracebackType
 from typing import Self
 
+from starlette.requests import HTTPConnection
+
+LEASE = "demur.lease"
+
 
 class TooBusy(Exception):
     """The requests under way leave no room for another."""
@@ -41,3 +45,9 @@ class Lease:
             raise TooBusy(f"other requests hold {others} bytes, expected at most {self._budget.limit}")
         self._budget.used += size
         self.held += size
+
+
+def lease_of(request: HTTPConnection) -> Lease:
+    """The request's lease on the byte budget, until its response is sent."""
+    lease: Lease = request.scope[LEASE]
+    return lease

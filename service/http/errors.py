@@ -13,7 +13,6 @@ from ..codec.decoders.pool import DecoderUnavailable
 from ..codec.decoding import FieldError, NotJson
 from ..codec.forms import FormError, FormFieldError
 from ..inference.graph import NetworkError, NetworkFailed
-from ..inference.predictor import NonFinitePrediction
 from ..models.rates import RateError
 from ..models.store import ModelNotFound, ModelsLoading
 from ..schemas import Problem
@@ -81,13 +80,6 @@ def _network_failed(_: NetworkFailed) -> Answer:
     return make_problem(503, "network_failed", detail), {}
 
 
-def _non_finite(error: NonFinitePrediction) -> Answer:
-    place = f"inputs[{error.index}]"
-    detail = f"{place}: the network's output is not finite; the values may be far too large."
-    expected = "values of the size the model was trained on"
-    return make_problem(422, "non_finite_output", detail, field=place, expected=expected), {}
-
-
 def _not_found(error: ModelNotFound) -> Answer:
     return make_problem(404, "model_not_found", f"{error}."), {}
 
@@ -145,7 +137,6 @@ TRANSLATIONS: Mapping[type[Exception], Callable[[Any], Answer]] = {
     RateError: _rate,
     NetworkError: _network,
     NetworkFailed: _network_failed,
-    NonFinitePrediction: _non_finite,
     ModelsLoading: _loading,  # a kind of the next
     ModelNotFound: _not_found,
     QueueFull: _queue_full,

@@ -9,11 +9,9 @@ from fastapi.routing import APIRoute
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..http.admission import Lease
+from ..http.admission import LEASE
 from ..http.disconnect import response_taken
 from ..runtime import Runtime
-
-LEASE = "demur.lease"
 
 
 class DirectRoute(APIRoute):
@@ -54,12 +52,6 @@ def _leased(endpoint: Callable[[Request], Awaitable[Response]]) -> ASGIApp:
             await response_taken(scope)
 
     return run
-
-
-def lease_of(request: Request) -> Lease:
-    """The request's lease on the byte budget, until its response is sent."""
-    lease: Lease = request.scope[LEASE]
-    return lease
 
 
 def direct_router(**options: Any) -> APIRouter:

@@ -7,13 +7,14 @@ from fastapi import Request, Response
 from ..codec.decoding import JSON, parse_json
 from ..codec.json_limits import MAX_NUMBERS, SLACK, JsonLimits, check_json_size
 from ..feedback.receipts import Receipt
+from ..http.admission import lease_of
 from ..http.bodies import media_type, read_body
 from ..http.problems import ProblemError
 from ..models.feedback import Feedback
 from ..models.served import ServedModel
 from ..runtime import Runtime, runtime_of
 from ..schemas import FeedbackRequest, FeedbackResponse
-from .direct import direct_router, lease_of
+from .direct import direct_router
 from .predict import ERRORS
 
 PATH = "/feedback"

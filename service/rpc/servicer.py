@@ -11,10 +11,10 @@ import grpc
 from google.protobuf.message import DecodeError
 from starlette.datastructures import Headers
 
+from ..data_plane import INLINE_BYTES
 from ..http.middleware import presented_keys
 from ..oip.errors import RequestError
 from ..oip.request import LENGTH_HEADER
-from ..routes.decode import INLINE_BYTES
 from ..runtime import TIMEOUT_HEADER, Runtime
 from ..security.api_keys import KeyRing
 from .in_process import InProcess, Reply

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from fastapi import Request
 
+from demur.service import data_plane as decode_route
 from demur.service.batching import ClientDeadlineExceeded, DeadlineExceeded
 from demur.service.bundle import read_bundle
 from demur.service.codec.decoding import from_json
 from demur.service.http.arrival import ARRIVAL
 from demur.service.inference.predictor import Predictor
 from demur.service.models import cpu_share
-from demur.service.routes import decode as decode_route
 from demur.service.routes import predict as predict_route
 from demur.service.runtime import RequestDeadline, Runtime
 from demur.service.settings import Settings

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from demur.service import data_plane as decode_route
 from demur.service.inference.predictor import Predictor
 from demur.service.oip.request import parse_request
 from demur.service.oip.schemas import ModelMetadata, ServerMetadata
-from demur.service.routes import decode as decode_route
 from demur.service.routes import v2_infer
 from tests.support.bundles import Synthetic
 from tests.support.client import Client, base64_text, serving
