@@ -71,9 +71,10 @@ class Asked:
 
 @dataclass(frozen=True)
 class Reader:
-    """Of the body of a request to one model. read: raises what the exception handlers answer. effort: the body's size
-    in bytes of JSON that take as long to read."""
+    """Of the body of a request to one model. form: a media type; bodies of one form have about as many bytes a row.
+    read: raises what the exception handlers answer. effort: the size in bytes of JSON that take as long to read."""
 
+    form: str
     read: Callable[[bytes], Asked]
     effort: Callable[[bytes], int] = len
 
@@ -86,12 +87,12 @@ async def infer(request: Request, bind: Callable[[Request, ServedModel, Runtime]
         reader = bind(request, model, runtime)
         with deadline.attributed():
             body = await _read(request, runtime, deadline, lease)
-            model.check_room()  # decode nothing for a request that the queue would reject
-            steps.received(model)
-            asked = await _decode_numbers(
-                request, runtime, deadline.at, reader.effort(body), partial(reader.read, body)
-            )
-            decoded = await _decoded(request, runtime, deadline.at, asked.content, model.predictor)
+            with model.decoding(reader.form, len(body)) as room:  # nothing is decoded that the queue would reject
+                steps.received(model)
+                read, effort = partial(reader.read, body), reader.effort(body)
+                asked = await _decode_numbers(request, runtime, deadline.at, effort, read)
+                decoded = await _decoded(request, runtime, deadline.at, asked.content, model.predictor)
+                room(len(decoded.array))
         steps.decoded(len(decoded.array))
         reserve(lease, decoded.array.nbytes)
         decision = model.decision(asked.rate)

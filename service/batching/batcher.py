@@ -7,6 +7,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -121,9 +122,9 @@ class DynamicBatcher(Generic[R]):
         """Rows that wait."""
         return self._queue.rows
 
-    def check_room(self) -> None:
-        """Raises `QueueFull` where a request of average size would not fit, before its body is decoded."""
-        self._queue.check_usual_room(self._retry_after())
+    def promise(self, rows: int) -> AbstractContextManager[None]:
+        """Room for a request of about so many rows while its body is decoded; raises `QueueFull` on entry."""
+        return self._queue.promise(rows, self._retry_after())
 
     async def submit(self, inputs: Array, deadline: float = math.inf) -> Answered[R]:
         """The result for `inputs` (B, ...), B >= 1; `deadline` is a moment of the clock.
@@ -177,7 +178,7 @@ class DynamicBatcher(Generic[R]):
     def _wait(self) -> float:
         """Seconds to compute what waits now, at the rate of the last batches and with as many batches at once."""
         rate = self._rows_per_second * max(1, self._threads.count // self._member.share)
-        return self._queue.rows / rate if rate else 0.0
+        return (self._queue.rows + self._queue.promised) / rate if rate else 0.0
 
     def _expire(self, request: _Request[R]) -> None:
         """Fail the request at its deadline. A computation cannot be stopped and may never end: do not wait."""

@@ -1,5 +1,6 @@
 """Choose the rows of the next batch. Pure scheduling: no threads, no event loop, and time is an argument."""
 
+import contextlib
 import math
 from collections import deque
 from collections.abc import Iterator
@@ -8,7 +9,6 @@ from dataclasses import dataclass, field
 from .errors import DeadlineExceeded, QueueFull
 
 FEW_ROWS = 8  # splitting fewer rows among parallel batches saves no time: each takes nearly as long as one batch
-SPARE_PART = 1 / 32  # of the queue's room, kept free at most by the check for a request of average size
 
 
 @dataclass(frozen=True)
@@ -88,24 +88,26 @@ class RowQueue:
 
     def __init__(self, limits: Limits, degrade_after: float = math.inf) -> None:
         self.limits, self.degrade_after = limits, degrade_after
-        self.rows = 0
+        self.rows = self.promised = 0  # that wait, and of requests that are decoded
         self._items: deque[Item] = deque()
 
     def __len__(self) -> int:
         return len(self._items)
 
-    def check_room(self, rows: int, retry_after_seconds: float = 1.0) -> None:
-        """Raises `QueueFull` where `rows` more would exceed the limit."""
-        if self._items and self.rows + rows > self.limits.queue_rows:
-            raise QueueFull(self.rows, self.limits.queue_rows, retry_after_seconds)
+    @contextlib.contextmanager
+    def promise(self, rows: int, retry_after_seconds: float = 1.0) -> Iterator[None]:
+        """Room for about so many rows while they are decoded; raises `QueueFull` where they, with those that wait and
+        others that are decoded, would exceed the limit. Where there are none, it takes any number."""
+        self._check_room(self.rows + self.promised, rows, retry_after_seconds)
+        self.promised += rows
+        try:
+            yield
+        finally:
+            self.promised -= rows
 
-    def check_usual_room(self, retry_after_seconds: float = 1.0) -> None:
-        """As `check_room`, before a request's rows are known: for the average of those that wait.
-
-        At most `SPARE_PART` of the queue stays free by this, so that large requests do not keep small ones out.
-        """
-        usual = min(self.rows / max(1, len(self._items)), self.limits.queue_rows * SPARE_PART)
-        self.check_room(max(1, int(usual)), retry_after_seconds)
+    def _check_room(self, taken: int, rows: int, retry_after_seconds: float) -> None:
+        if taken and taken + rows > self.limits.queue_rows:
+            raise QueueFull(taken, self.limits.queue_rows, retry_after_seconds)
 
     def admit(self, item: Item, now: float, retry_after_seconds: float = 1.0) -> None:
         """Queue the request; raises `DeadlineExceeded`, or `QueueFull` where its rows would exceed the limit.
@@ -114,7 +116,7 @@ class RowQueue:
         """
         if item.deadline <= now:
             raise DeadlineExceeded("the deadline had passed when the request arrived")
-        self.check_room(item.rows, retry_after_seconds)
+        self._check_room(self.rows, item.rows, retry_after_seconds)
         item.admitted = now
         self._items.append(item)
         self.rows += item.waiting

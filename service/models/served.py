@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -39,6 +39,7 @@ class ServedModel:
         self.predictor, self.manifest, self.digest = predictor, predictor.manifest, predictor.digest
         self.name, self.version = self.manifest.name, self.manifest.version
         self.metrics = ModelMetrics(metrics, predictor, settings.workers)
+        self._bytes_a_row: dict[str, float] = {}  # by media type, of the last body
         self._users, self._unused = 0, asyncio.Event()
         self._unused.set()
         self._rates = RateBounds.of(settings)
@@ -78,9 +79,17 @@ class ServedModel:
             if not self._users:
                 self._unused.set()
 
-    def check_room(self) -> None:
-        """Raises `QueueFull` where a request of average size would not fit the queue."""
-        self._batcher.check_room()
+    @contextlib.contextmanager
+    def decoding(self, form: str, size: int) -> Iterator[Callable[[int], None]]:
+        """Room in the queue for a body of this form and size, in bytes, which is to be called with the rows that it
+        turns out to have; raises `QueueFull` for more than fit, by what rows of this form took so far."""
+
+        def decoded(rows: int) -> None:
+            self._bytes_a_row[form] = size / rows
+
+        expected = size / self._bytes_a_row.get(form, math.inf)
+        with self._batcher.promise(max(1, round(expected))):
+            yield decoded
 
     def decision(self, rate: float | None) -> Decision:
         """What decides a request that asks for a false-reject rate (None: the model's own); raises `RateError`."""

@@ -106,7 +106,7 @@ def bind(request: Request, model: ServedModel, runtime: Runtime) -> Reader:
             content = (from_npy if kind == NPY else from_json)(body, model.manifest.input, runtime.limits)
         return Asked(content, encode, identity, query.rate, trial=query.trial)
 
-    return Reader(read, len if kind in {JSON, NPY} else lambda _: 0)  # images are decoded later
+    return Reader(kind, read, len if kind in {JSON, NPY} else lambda _: 0)  # images are decoded later
 
 
 def _encode(identity: str, query: Query, view: View, outcome: Outcome) -> Response:

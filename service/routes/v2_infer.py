@@ -84,7 +84,7 @@ def bind(request: Request, model: ServedModel, runtime: Runtime) -> Reader:
         encode = partial(_encode, asked, known)
         return Asked(content, encode, asked.id or identity, asked.false_reject_rate, asked.timeout_seconds)
 
-    return Reader(read, effort)
+    return Reader(JSON if length is None else OCTETS, read, effort)
 
 
 def _encode(asked: InferRequest, known: Mapping[str, Output], outcome: Outcome) -> Response:

@@ -61,29 +61,20 @@ def test_only_who_had_a_part_in_the_batch_lets_others_pass() -> None:
     assert taken(rows, 10.0) == [(9, 4, 8)]
 
 
-def test_there_is_room_or_not_before_anything_is_admitted() -> None:
+def test_room_is_promised_beside_what_waits_and_what_is_decoded() -> None:
     rows = queue(most=5)
-    rows.check_room(99)
-    rows.admit(Item(4), 0.0)
-    rows.check_room(1)
-    with pytest.raises(QueueFull):
-        rows.check_room(2)
-
-
-@pytest.mark.parametrize(
-    ("waiting", "room"),
-    [([], True), ([62], True), ([63], False), ([62, 1], False), ([8] * 7, True), ([1] * 63, True), ([1] * 64, False)],
-)
-def test_before_its_rows_are_known_a_request_counts_as_one_of_the_usual_size(waiting: list[int], room: bool) -> None:
-    """Yet at most a part of the room stays free for it: of 64 rows here 2."""
-    rows = RowQueue(Limits(64, 64))
-    for size in waiting:
-        rows.admit(Item(size), 0.0)
-    if room:
-        rows.check_usual_room()
-        return
-    with pytest.raises(QueueFull):
-        rows.check_usual_room()
+    with rows.promise(99):  # to one alone, whatever it is
+        with pytest.raises(QueueFull) as full, rows.promise(1, 7.0):
+            raise AssertionError
+        assert (full.value.rows, full.value.limit, full.value.retry_after_seconds) == (99, 5, 7.0)
+    rows.admit(Item(2), 0.0)
+    with rows.promise(2):
+        with rows.promise(1), pytest.raises(QueueFull), rows.promise(1):
+            raise AssertionError
+        rows.admit(Item(3), 0.0)  # who has decoded is not refused for those who have not
+        with pytest.raises(QueueFull):
+            rows.admit(Item(1), 0.0)
+    assert (rows.rows, rows.promised) == (5, 0)
 
 
 def test_the_bound_counts_rows() -> None:
