@@ -6,7 +6,7 @@ A request that is wrong raises `NotJson` or `InputError`, of which `RequestError
 """
 
 from .errors import OutputUnavailable, RequestError
-from .inputs import Undecoded, array_of, input_of
+from .inputs import Undecoded, input_of
 from .request import InferRequest, parse_request
 from .response import Encoded, encode
 
@@ -16,7 +16,6 @@ __all__ = [
     "OutputUnavailable",
     "RequestError",
     "Undecoded",
-    "array_of",
     "encode",
     "input_of",
     "parse_request",

@@ -24,15 +24,8 @@ IMAGE_SHAPES = "the shape (batch,) or (batch, 1): an encoded image file in each 
 Undecoded = ImageFiles | ImageTexts | PlainTexts
 
 
-def array_of(tensors: Sequence[Tensor], spec: InputSpec, limits: InputLimits) -> Array:
-    """The tensors as one array of the network's datatype. Elements of BYTES are encoded image files."""
-    found = input_of(tensors, spec, limits)
-    assert not isinstance(found, PlainTexts)
-    return found.array(spec, limits) if isinstance(found, ImageFiles | ImageTexts) else found
-
-
 def input_of(tensors: Sequence[Tensor], spec: InputSpec, limits: InputLimits) -> Array | Undecoded:
-    """Like `array_of`, without decoding images or reading texts."""
+    """The tensors as one array of the network's datatype; elements of BYTES are images or texts, not decoded yet."""
     if spec.text is not None and len(tensors) == 1 and tensors[0].datatype == BYTES:
         return _plain_texts(tensors[0], spec, limits)
     if spec.parts is not None:

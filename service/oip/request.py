@@ -1,7 +1,10 @@
 """Parse the body of `infer`: JSON alone, or JSON followed by the bytes of the tensors."""
 
 import functools
-from dataclasses import dataclass
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from ..codec.json_limits import JsonLimits
 from . import schemas
@@ -43,30 +46,29 @@ def parse_request(body: bytes, header_length: int | None, limits: JsonLimits) ->
         raise RequestError(LENGTH_HEADER, shown(header_length), f"at most the body's {len(body)} bytes")
     json = body if header_length is None else body[:header_length]
     repeats = header_length is not None and header_length <= REMEMBERED_BYTES
-    head = _remembered_head(json, limits) if repeats else _head(json, limits)
-    tensors = _inputs(head.inputs, body, header_length)
-    return InferRequest(head.id, tensors, head.outputs, head.binary, head.timeout_seconds, head.false_reject_rate)
+    request, entries = _remembered_head(json, limits) if repeats else _head(json, limits)
+    return replace(request, tensors=_inputs(entries, body, header_length))
 
 
-@dataclass(frozen=True)
-class _Head:
-    """What the JSON says, before its input is compared with the body."""
-
-    id: str | None
-    inputs: list[schemas.InputTensor]
-    outputs: tuple[Wanted, ...] | None
-    binary: bool
-    timeout_seconds: float | None
-    false_reject_rate: float | None
+def request_of(values: Any, contents: Sequence[bytes]) -> InferRequest:
+    """Of the values that JSON would have, and the bytes of each input; raises `RequestError`."""
+    request, entries = _head_of(values)
+    tensors = map(read_tensor, entries, _places(entries), contents, itertools.repeat(0))
+    return replace(request, tensors=tuple(tensors))
 
 
-def _head(json: bytes, limits: JsonLimits) -> _Head:
-    request = parse(schemas.InferRequest, read_json(json, limits))
+def _head(json: bytes, limits: JsonLimits) -> tuple[InferRequest, list[schemas.InputTensor]]:
+    return _head_of(read_json(json, limits))
+
+
+def _head_of(values: Any) -> tuple[InferRequest, list[schemas.InputTensor]]:
+    """The request without its inputs, and what it says of them, which is not compared with the body yet."""
+    request = parse(schemas.InferRequest, values)
     parameters = request.parameters or schemas.InferParameters()
     binary = parameters.binary_data_output or False
     seconds = parameters.timeout / 1e6 if parameters.timeout else None  # microseconds, as Triton has it
-    outputs = _outputs(request.outputs, binary)
-    return _Head(request.id, request.inputs, outputs, binary, seconds, parameters.false_reject_rate)
+    outputs, rate = _outputs(request.outputs, binary), parameters.false_reject_rate
+    return InferRequest(request.id, (), outputs, binary, seconds, rate), request.inputs
 
 
 _remembered_head = functools.lru_cache(REMEMBERED)(_head)
@@ -83,22 +85,28 @@ def header_length(text: str | None) -> int | None:
 
 def _inputs(entries: list[schemas.InputTensor], body: bytes, length: int | None) -> tuple[Tensor, ...]:
     """The inputs, whose bytes are all that follows the JSON, in their order."""
-    if not entries:
-        raise RequestError("inputs", "an empty list", f"one input, named {INPUT!r}, or all of several by their names")
     begin = at = len(body) if length is None else length
     tensors = []
-    for i, entry in enumerate(entries):
-        if any(entry.name == other.name for other in entries[:i]):
-            raise RequestError(f"inputs[{i}].name", f"{shown(entry.name)} once more", "each input once")
+    for entry, place in zip(entries, _places(entries), strict=True):
         if length is None and entry.parameters and entry.parameters.binary_data_size is not None:
-            place = f"inputs[{i}].parameters.binary_data_size"
-            raise RequestError(place, "binary data", f"the header {LENGTH_HEADER}, or the values in 'data'")
-        tensors.append(read_tensor(entry, f"inputs[{i}]", body, at))
+            size = f"{place}.parameters.binary_data_size"
+            raise RequestError(size, "binary data", f"the header {LENGTH_HEADER}, or the values in 'data'")
+        tensors.append(read_tensor(entry, place, body, at))
         at = tensors[-1].stop
     if at != len(body):
         found, expected = f"{len(body) - begin} bytes after the JSON", f"{at - begin}, as the inputs say"
         raise RequestError("body", found, expected)
     return tuple(tensors)
+
+
+def _places(entries: list[schemas.InputTensor]) -> list[str]:
+    """What errors call the inputs; refuses none, and one twice."""
+    if not entries:
+        raise RequestError("inputs", "an empty list", f"one input, named {INPUT!r}, or all of several by their names")
+    for i, entry in enumerate(entries):
+        if any(entry.name == other.name for other in entries[:i]):
+            raise RequestError(f"inputs[{i}].name", f"{shown(entry.name)} once more", "each input once")
+    return [f"inputs[{i}]" for i in range(len(entries))]
 
 
 def _outputs(entries: list[schemas.RequestedOutput] | None, binary: bool) -> tuple[Wanted, ...] | None:

@@ -36,17 +36,19 @@ class Head:
     warnings: tuple[str, ...] = ()
     receipt: str | None = None
 
+    @property
+    def parameters(self) -> dict[str, bool | str]:
+        """Those that there are."""
+        found: dict[str, bool | str] = {"degraded": self.degraded}
+        if self.warnings:
+            found["warnings"] = "\n".join(self.warnings)
+        return found if self.receipt is None else found | {"receipt": self.receipt}
+
     def json(self) -> dict[str, Any]:
         """The JSON fields; `id` only where the request had one."""
         head: dict[str, Any] = {"model_name": self.model_name, "model_version": self.model_version}
-        if self.id is not None:
-            head["id"] = self.id
-        parameters: dict[str, Any] = {"degraded": self.degraded}
-        if self.warnings:
-            parameters["warnings"] = "\n".join(self.warnings)
-        if self.receipt is not None:
-            parameters["receipt"] = self.receipt
-        return {**head, "parameters": parameters}
+        named = head if self.id is None else head | {"id": self.id}
+        return {**named, "parameters": self.parameters}
 
 
 def encode(head: Head, tensors: Iterable[tuple[Wanted, Array]], known: Mapping[str, Output]) -> Encoded:

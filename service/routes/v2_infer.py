@@ -1,11 +1,12 @@
 """POST /v2/models/{name}[/versions/{version}]/infer: the Open Inference Protocol, JSON and binary."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from fastapi import Request, Response
 
+from ..codec.arrays import Array, InputLimits
 from ..codec.decoding import JSON, Decoded
 from ..codec.encoded_images import ImageFiles, ImageTexts
 from ..codec.json_limits import json_limits_for
@@ -20,7 +21,7 @@ from ..models.served import ServedModel
 from ..oip import InferRequest, OutputUnavailable, input_of, parse_request
 from ..oip import encode as encode_tensors
 from ..oip.outputs import Answer, Output, check_outputs, chosen, outputs_of
-from ..oip.request import LENGTH_HEADER, header_length
+from ..oip.request import LENGTH_HEADER, Wanted, header_length
 from ..oip.response import Head
 from ..oip.schemas import INPUT, InferResponse, inlined
 from ..oip.schemas import InferRequest as DocumentedRequest
@@ -28,6 +29,7 @@ from ..runtime import Runtime
 from .v2_errors import ALL_ERRORS
 
 OCTETS = "application/octet-stream"
+OTHER_BIND = "demur.bind"  # an extension of the scope: in place of `bind`, for bodies of another form
 BINARY_SPEED = 16  # bytes of a binary tensor that take as long as one byte of JSON
 BINARY = {"schema": {"type": "string", "format": "binary"}}
 LENGTH_PARAMETER = {
@@ -56,7 +58,7 @@ DOCUMENTED: dict[str, Any] = {
 
 async def infer(request: Request) -> Response:
     """The outputs asked for: probabilities or means, their variances, and whether each example is rejected."""
-    return await infer_by(request, bind)
+    return await infer_by(request, request.scope.get("extensions", {}).get(OTHER_BIND, bind))
 
 
 def bind(request: Request, model: ServedModel, runtime: Runtime) -> Reader:
@@ -78,23 +80,40 @@ def bind(request: Request, model: ServedModel, runtime: Runtime) -> Reader:
 
     def read(body: bytes) -> Asked:
         asked = parse_request(body, length, bounds)
-        check_outputs(asked, known)
-        found = input_of(asked.tensors, spec, limits)
-        content = found if isinstance(found, ImageFiles | ImageTexts | PlainTexts) else Decoded(found, INPUT)
-        encode = partial(_encode, asked, known)
-        return Asked(content, encode, asked.id or identity, asked.false_reject_rate, asked.timeout_seconds)
+        return asked_by(asked, identity, model, limits, partial(_encode, asked, known))
 
     return Reader(JSON if length is None else OCTETS, read, effort)
 
 
-def _encode(asked: InferRequest, known: Mapping[str, Output], outcome: Outcome) -> Response:
+def asked_by(
+    request: InferRequest,
+    identity: str | None,
+    model: ServedModel,
+    limits: InputLimits,
+    encode: Callable[[Outcome], Response],
+) -> Asked:
+    """What the protocol's request asks for; raises `InputError`. identity: where it has none itself."""
+    spec = model.manifest.input
+    check_outputs(request, outputs_of(model.manifest))
+    found = input_of(request.tensors, spec, limits)
+    content = found if isinstance(found, ImageFiles | ImageTexts | PlainTexts) else Decoded(found, INPUT)
+    return Asked(content, encode, request.id or identity, request.false_reject_rate, request.timeout_seconds)
+
+
+def answer_of(
+    request: InferRequest, known: Mapping[str, Output], outcome: Outcome
+) -> tuple[Head, list[tuple[Wanted, Array]]]:
+    """What the answer says, and its tensors; raises `ProblemError` (503) where a degraded answer lacks one."""
     model, answered = outcome.model, outcome.answered
     try:
-        tensors = chosen(asked, known, Answer(answered.result, outcome.decision))
+        tensors = chosen(request, known, Answer(answered.result, outcome.decision))
     except OutputUnavailable as error:
         raise ProblemError(503, "degraded", f"{error}.", headers={"Retry-After": "1"}) from None
     warnings, receipt = tuple(outcome.warnings), outcome.receipt()
-    head = Head(model.name, model.version, asked.id, answered.degraded, warnings, receipt)
-    encoded = encode_tensors(head, tensors, known)
+    return Head(model.name, model.version, request.id, answered.degraded, warnings, receipt), tensors
+
+
+def _encode(asked: InferRequest, known: Mapping[str, Output], outcome: Outcome) -> Response:
+    encoded = encode_tensors(*answer_of(asked, known, outcome), known)
     headers = {} if encoded.header_length is None else {LENGTH_HEADER: str(encoded.header_length)}
     return Response(encoded.body, media_type=OCTETS if headers else JSON, headers=headers)

@@ -31,10 +31,13 @@ class InProcess:
     def __init__(self, app: ASGIApp, running: set[asyncio.Task[None]]) -> None:
         self._app, self._running = app, running
 
-    async def ask(self, method: str, path: str, headers: Headers, body: bytes = b"", client: str = "") -> Reply:
-        """The answer. A caller that is cancelled is a client that has left."""
+    async def ask(
+        self, method: str, path: str, headers: Headers, body: bytes = b"", client: str = "", **extensions: Any
+    ) -> Reply:
+        """The answer. A caller that is cancelled is a client that has left. extensions: of the scope."""
         event, reply = DisconnectEvent(), Reply()
         scope, stream = _scope(method, path, headers, client, event), _Stream(body, event)
+        scope["extensions"] |= extensions
         task = asyncio.get_running_loop().create_task(self._run(scope, stream, reply))
         self._running.add(task)
         task.add_done_callback(self._running.discard)

@@ -13,12 +13,11 @@ from starlette.datastructures import Headers
 
 from ..data_plane import INLINE_BYTES
 from ..http.middleware import presented_keys
-from ..oip.errors import RequestError
-from ..oip.request import LENGTH_HEADER
+from ..routes.v2_infer import OTHER_BIND
 from ..runtime import TIMEOUT_HEADER, Runtime
 from ..security.api_keys import KeyRing
+from .codec import binder
 from .in_process import InProcess, Reply
-from .infer import to_http, to_message
 from .protocol import METHODS, SERVICE, Protocol
 from .wire import MalformedMessage, check_parts
 
@@ -86,7 +85,7 @@ class Servicer:
     async def _answer(
         self,
         name: str,
-        method: Callable[[Any, Context], Awaitable[Any]],
+        method: Callable[[Any, Context, bytes], Awaitable[Any]],
         _: Any,
         context: Context,
     ) -> bytes:
@@ -95,8 +94,9 @@ class Servicer:
             if self.stopping:
                 raise Refused(Code.UNAVAILABLE, "The service is shutting down.")
             await self._check_key(name, context)
-            message = await method(await self._request(name, context), context)
-            encoded: bytes = message.SerializeToString()
+            data = b"" if name in EMPTY else await self._message(name, context)
+            found = await method(await self._parsed(name, data), context, data)
+            encoded: bytes = found if isinstance(found, bytes) else found.SerializeToString()
             return encoded
         except Refused as refused:
             _end(context, refused.code, refused.detail, refused.metadata)
@@ -113,12 +113,13 @@ class Servicer:
         if reply.status != 200:  # the file of the keys may have changed meanwhile
             raise _refusal(reply)
 
-    async def _request(self, name: str, context: Context) -> Any:
-        if name in EMPTY:
-            return None
-        parse = functools.partial(self._parsed, name, await self._message(name, context))
+    async def _parsed(self, name: str, data: bytes) -> Any:
+        def parse() -> Any:
+            check_parts(data)
+            return self._protocol[f"{name}Request"].FromString(data)
+
         try:
-            return parse() if len(parse.args[1]) <= INLINE_BYTES else await self._runtime.in_thread(parse)
+            return parse() if len(data) <= INLINE_BYTES else await self._runtime.in_thread(parse)
         except (DecodeError, MalformedMessage) as error:
             raise Refused(Code.INVALID_ARGUMENT, f"{name}Request: {error}") from None
 
@@ -134,55 +135,42 @@ class Servicer:
             raise Refused(Code.INVALID_ARGUMENT, f"{name}Request: found no message")
         return found
 
-    def _parsed(self, name: str, data: bytes) -> Any:
-        check_parts(data)
-        return self._protocol[f"{name}Request"].FromString(data)
-
-    async def server_live(self, _: Any, context: Context) -> Any:
+    async def server_live(self, _: Any, context: Context, __: bytes) -> Any:
         """Whether the process can do its work."""
         reply = await self._ask(context, "GET", "/v2/health/live")
         return self._protocol["ServerLiveResponse"](live=reply.status == 200)
 
-    async def server_ready(self, _: Any, context: Context) -> Any:
+    async def server_ready(self, _: Any, context: Context, __: bytes) -> Any:
         """Whether requests are welcome."""
         reply = await self._ask(context, "GET", "/v2/health/ready")
         return self._protocol["ServerReadyResponse"](ready=reply.status == 200)
 
-    async def model_ready(self, request: Any, context: Context) -> Any:
+    async def model_ready(self, request: Any, context: Context, _: bytes) -> Any:
         """Whether the model is there and computes."""
         reply = await self._ask(context, "GET", f"{_path(request.name, request.version)}/ready")
         if reply.status not in (200, 404, 503):
             raise _refusal(reply)
         return self._protocol["ModelReadyResponse"](ready=reply.status == 200)
 
-    async def server_metadata(self, _: Any, context: Context) -> Any:
+    async def server_metadata(self, _: Any, context: Context, __: bytes) -> Any:
         """The service's name and version."""
         found = await self._json(context, "/v2")
         return self._protocol["ServerMetadataResponse"](name=found["name"], version=found["version"])
 
-    async def model_metadata(self, request: Any, context: Context) -> Any:
+    async def model_metadata(self, request: Any, context: Context, _: bytes) -> Any:
         """The model's tensors, and its loaded versions."""
         found = await self._json(context, _path(request.name, request.version))
         fields = ("name", "versions", "platform", "inputs", "outputs")
         return self._protocol["ModelMetadataResponse"](**{field: found[field] for field in fields})
 
-    async def model_infer(self, request: Any, context: Context) -> Any:
+    async def model_infer(self, request: Any, context: Context, data: bytes) -> bytes:
         """The outputs asked for."""
-        typed, path = not request.raw_input_contents, f"{_path(request.model_name, request.model_version)}/infer"
-        try:
-            headers, body = await self._maybe_in_thread(request.ByteSize() if typed else 0, lambda: _joined(request))
-        except RequestError as error:
-            raise Refused(Code.INVALID_ARGUMENT, f"{error}.") from None
-        reply = await self._ask(context, "POST", path, headers, body)
+        path = f"{_path(request.model_name, request.model_version)}/infer"
+        reply = await self._ask(context, "POST", path, data, **{OTHER_BIND: binder(self._protocol, request)})
         if reply.status != 200:
             raise _refusal(reply)
-        length = int(reply.headers[LENGTH_HEADER.lower()])
-        make = functools.partial(to_message, self._protocol, reply.body, length, typed)
         await context.send_initial_metadata(_passed_back(reply))
-        return await self._maybe_in_thread(len(reply.body) if typed else 0, make)
-
-    async def _maybe_in_thread(self, size: int, function: Callable[[], Any]) -> Any:
-        return function() if size <= INLINE_BYTES else await self._runtime.in_thread(function)
+        return reply.body
 
     async def _json(self, context: Context, path: str) -> dict[str, Any]:
         reply = await self._ask(context, "GET", path)
@@ -191,9 +179,7 @@ class Servicer:
         found: dict[str, Any] = json.loads(reply.body)
         return found
 
-    async def _ask(
-        self, context: Context, method: str, path: str, headers: dict[str, str] | None = None, body: bytes = b""
-    ) -> Reply:
+    async def _ask(self, context: Context, method: str, path: str, body: bytes = b"", **extensions: Any) -> Reply:
         given = {
             key: value
             for key, value in context.invocation_metadata() or ()
@@ -202,7 +188,7 @@ class Servicer:
         left = context.time_remaining()
         if left is not None and left > 0:
             given.setdefault(TIMEOUT_HEADER.lower(), f"{left:.6f}")
-        return await self._http.ask(method, path, {**given, **(headers or {})}, body, _address(context))
+        return await self._http.ask(method, path, given, body, _address(context), **extensions)
 
 
 def _presented(context: Context) -> list[bytes]:
@@ -213,11 +199,6 @@ def _presented(context: Context) -> list[bytes]:
         if name in OF_KEYS and isinstance(value, str)
     ]
     return presented_keys(Headers(raw=raw))
-
-
-def _joined(request: Any) -> tuple[dict[str, str], bytes]:
-    headers, pieces = to_http(request)
-    return headers, b"".join(pieces)
 
 
 def _refusal(reply: Reply) -> Refused:

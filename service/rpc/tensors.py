@@ -1,11 +1,10 @@
 """Tensors of gRPC messages <-> those of the HTTP protocol, whose bytes are the same."""
 
-import math
 from typing import Any
 
 import numpy as np
 
-from ..oip.datatypes import BYTES, LENGTH, NUMPY, Array, from_bytes
+from ..oip.datatypes import BYTES, LENGTH, NUMPY, Array
 from ..oip.errors import RequestError
 
 # The field of InferTensorContents for each datatype, and the type of its numbers.
@@ -49,7 +48,7 @@ def _check_field(tensor: Any, field: str, place: str) -> None:
         raise RequestError(f"{place}.contents", others[0], f"{field} for {tensor.datatype}")
 
 
-def add_contents(tensor: Any, data: bytes) -> None:
-    """Put the values in `data` into an InferOutputTensor's typed contents."""
-    values: Array = from_bytes(tensor.datatype, data, 0, math.prod(tensor.shape))
-    getattr(tensor.contents, CONTENTS[tensor.datatype][0]).extend(values.tolist())
+def add_contents(tensor: Any, values: Array) -> None:
+    """Put the values into an InferOutputTensor's typed contents, in its datatype."""
+    exact = values.astype(NUMPY[tensor.datatype], copy=False)
+    getattr(tensor.contents, CONTENTS[tensor.datatype][0]).extend(exact.ravel().tolist())

@@ -2,18 +2,22 @@
 
 import json
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import httpx
 import numpy as np
-import numpy.typing as npt
 from pydantic import BaseModel
 
+from demur.service.bundle import InputSpec
+from demur.service.codec.arrays import Array, InputLimits
+from demur.service.codec.encoded_images import ImageFiles, ImageTexts
+from demur.service.codec.plain_texts import PlainTexts
+from demur.service.oip import input_of
 from demur.service.oip.schemas import ErrorResponse, InferResponse
+from demur.service.oip.tensor import Tensor
 from tests.support.client import Client
 
-Array = npt.NDArray[Any]
 Json = dict[str, Any]
 MODEL = "/v2/models/synthetic"
 INFER = f"{MODEL}/infer"
@@ -64,3 +68,10 @@ def outputs(response: httpx.Response) -> dict[str, Json]:
 def join_elements(elements: Iterable[bytes]) -> bytes:
     """A binary tensor of BYTES: each element after its little-endian u32 length."""
     return b"".join(part for element in elements for part in (struct.pack("<I", len(element)), element))
+
+
+def array_of(tensors: Sequence[Tensor], spec: InputSpec, limits: InputLimits) -> Array:
+    """The tensors as the network takes them; images are decoded here."""
+    found = input_of(tensors, spec, limits)
+    assert not isinstance(found, PlainTexts)
+    return found.array(spec, limits) if isinstance(found, ImageFiles | ImageTexts) else found

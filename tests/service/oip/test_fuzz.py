@@ -13,11 +13,11 @@ from demur.service.bundle import ImagePreprocessing, InputSpec
 from demur.service.codec.arrays import InputError, InputLimits
 from demur.service.codec.decoding import NotJson
 from demur.service.codec.json_limits import JsonLimits
-from demur.service.oip import array_of, parse_request
+from demur.service.oip import parse_request
 from demur.service.oip.datatypes import NAMES
 from tests.support.requests import image_file
 from tests.support.tamper import places, replaced
-from tests.support.v2 import join_elements
+from tests.support.v2 import array_of, join_elements
 
 SPECS = {
     "numbers": InputSpec(shape=(2,)),

@@ -10,11 +10,11 @@ from demur.service.bundle import ImagePreprocessing, InputSpec
 from demur.service.codec.arrays import InputError, InputLimits, InputTooLarge
 from demur.service.codec.decoding import NotJson
 from demur.service.codec.json_limits import JsonLimits
-from demur.service.oip import InferRequest, RequestError, array_of, parse_request
+from demur.service.oip import InferRequest, RequestError, parse_request
 from demur.service.oip.request import header_length
 from tests.support.client import base64_text
 from tests.support.requests import image_file
-from tests.support.v2 import join_elements
+from tests.support.v2 import array_of, join_elements
 
 MOST = JsonLimits(100_000, 1000, 1000)
 LIMITS = InputLimits(max_rows=3, max_pixels=1000)
