@@ -39,7 +39,7 @@ class ServedModel:
         self.predictor, self.manifest, self.digest = predictor, predictor.manifest, predictor.digest
         self.name, self.version = self.manifest.name, self.manifest.version
         self.metrics = ModelMetrics(metrics, predictor, settings.workers)
-        self._bytes_a_row: dict[str, float] = {}  # by media type, of the last body
+        self._bytes_a_row, self._most_rows = dict[str, float](), settings.max_rows  # by form, of the last body
         self._users, self._unused = 0, asyncio.Event()
         self._unused.set()
         self._rates = RateBounds.of(settings)
@@ -87,8 +87,8 @@ class ServedModel:
         def decoded(rows: int) -> None:
             self._bytes_a_row[form] = size / rows
 
-        expected = size / self._bytes_a_row.get(form, math.inf)
-        with self._batcher.promise(max(1, round(expected))):
+        expected = min(round(size / self._bytes_a_row.get(form, math.inf)), self._most_rows)
+        with self._batcher.promise(max(1, expected)):
             yield decoded
 
     def decision(self, rate: float | None) -> Decision:

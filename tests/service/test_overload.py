@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import contextlib
+import json
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -71,17 +72,22 @@ def test_a_full_queue_is_429_at_once_with_a_time_to_come_again(slow: Slow) -> No
         assert metric(client.get("/metrics").text, "demur_errors_total", reason="queue_full") == 1
 
 
-def test_what_the_queue_would_refuse_is_not_decoded(slow: Slow) -> None:
-    with serving(slow, Settings(max_queue_rows=8)) as client:
+@pytest.mark.parametrize("most", [2, 8])
+def test_what_the_queue_would_refuse_is_not_decoded(slow: Slow, most: int) -> None:
+    with serving(slow, Settings(max_queue_rows=8, max_rows=most)) as client:
         first = busy(client, slow)
-        waiting = ask(client, 6)
+        waiting = [ask(client, 2) for _ in range(3)]
         wait_for(client, queued(6))
-        wrong = ["x"] * len(GOOD)
-        problem(client.predict({"inputs": [GOOD, GOOD, GOOD, wrong]}), 429, "queue_full")
+        wrong, full = ["x"] * len(GOOD), (429, "queue_full")
+        problem(client.predict({"inputs": [GOOD, GOOD, GOOD, wrong]}), *(full if most > 2 else (422, "input")))
         problem(client.predict({"inputs": [wrong]}), 422, "input")
+        spaces = json.dumps({"inputs": [wrong]}) + 1000 * " "  # no more than a request may have
+        problem(
+            client.request("POST", "/predict", content=spaces, headers=JSON), *(full if most > 2 else (422, "input"))
+        )
         assert ask(client, 2, x_request_timeout="0.01").result(TIMEOUT).status_code == 504  # for whom there is room
         slow.proceed.set()
-        assert [one.result(TIMEOUT).status_code for one in (first, waiting)] == [200, 200]
+        assert [one.result(TIMEOUT).status_code for one in (first, *waiting)] == [200] * 4
 
 
 def test_a_deadline_ends_the_waiting(slow: Slow) -> None:
