@@ -152,17 +152,6 @@ def median(x: Tensor, dim: int, keepdim: bool = False) -> Any:
     return torch.return_types.median(pair)
 
 
-def cumprod(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
-    """Products of 1, 2, 4, ... neighbours in turn: as many steps as the axis' length has binary digits."""
-    x = x if dtype is None else x.to(dtype)
-    length, reach = int(x.shape[dim]), 1
-    while reach < length:
-        ones = torch.ones_like(x.narrow(dim, 0, reach))
-        x = x * torch.cat([ones, x.narrow(dim, 0, length - reach)], dim)
-        reach *= 2
-    return x
-
-
 def prod(x: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Tensor:
     """Halves of the axis multiplied with each other until one entry is left."""
     x = x if dtype is None else x.to(dtype)
@@ -287,8 +276,6 @@ REPLACEMENTS: dict[Any, Callable[..., Any]] = {
     F.grid_sample: grid_sample,
     torch.median: median,
     Tensor.median: median,
-    torch.cumprod: cumprod,
-    Tensor.cumprod: cumprod,
     torch.prod: prod,
     Tensor.prod: prod,
     Tensor.unfold: unfold,

@@ -4,6 +4,7 @@ The examples that tune anything never set the threshold: the data are split once
 conformal half is seen only after everything else is fixed (otherwise its p-values would not be valid).
 """
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +15,7 @@ from demur.service.maths.rejection import RejectionRule
 from demur.service.maths.scores import DISTANCE
 
 from ..data.held_out import HeldOut
-from ..data.likelihood import Classification, Likelihood, Regression, with_noise_scale
+from ..data.likelihood import Classification, Likelihood, Multilabel, Regression, with_noise_scale
 from ..data.loaders import rows_within
 from ..features.added_weights import AddedWeights
 from ..jacobian.jacobian import SubnetworkJacobian
@@ -77,7 +78,8 @@ def calibrate(
 
 def _finite(likelihood: Likelihood, found: HeldOutOutputs) -> Prediction:
     """What is predicted, its scores raised to be compared with."""
-    raised = Raised(likelihood.scoring, likelihood.scoring.name)
+    most = likelihood.outputs * math.log(2) if isinstance(likelihood, Multilabel) else math.log(likelihood.outputs)
+    raised = Raised(likelihood.scoring, likelihood.scoring.name, most)
     likelihood = with_noise_scale(replace(likelihood, scoring=raised), found.noise_scale)
     prediction = likelihood.predict(found.mean, found.variance, found.features)
     if not prediction.finite.all():

@@ -36,17 +36,17 @@ def outcomes_of(conformal: Predicted, tuning: Predicted | None) -> tuple[Outcome
     if prediction.probabilities is None:
         assert prediction.std is not None
         residuals = np.abs(targets - prediction.mean.astype(np.float64)) / prediction.std
-        return RegressionOutcomes(with_margin(residuals[order])), OutcomesPart(0, None)
+        return RegressionOutcomes(with_margin(residuals[order], 0.0)), OutcomesPart(0, None)
     known = None if tuning is None else _verdicts(tuning)
     count, confidences = 0 if known is None else len(known), confidence(prediction.probabilities, prediction.multilabel)
     if prediction.multilabel:
         scores = label_set_scores(prediction.probabilities)
         held = np.take_along_axis(scores, targets.astype(int)[:, :, np.newaxis], axis=2)[:, :, 0]
-        held = with_margin(held, 1.0)[order]
+        held = with_margin(held, 0.0, 1.0)[order]
         return LabelOutcomes(_verdicts(conformal), held, known, confidences[order]), OutcomesPart(count, None)
     penalty, unpenalised = PLAIN_SETS if tuning is None else _tuned(tuning)
     own = set_scores(prediction.probabilities, penalty, unpenalised)[np.arange(len(targets)), targets]
-    own = with_margin(own, 1.0)[order]
+    own = with_margin(own, 0.0, 1.0)[order]
     outcomes = ClassOutcomes(_verdicts(conformal), own, known, confidences[order], targets[order])
     return outcomes, OutcomesPart(count, SetScore(penalty, unpenalised))
 

@@ -24,7 +24,7 @@ from ..runtime.arrays import Array
 # all of the distance, 0.77 so).
 LEAST_DISTANCE = math.log(20)
 NAT = 1e-6  # above 0, of a likeness, where it counts in full
-MARGIN = 1e-3  # far above how closely what the service computes is verified, and below what anyone notices
+MARGIN, LEAST_MARGIN = 1e-3, 1e-5  # the latter of a distance, a difference of numbers next to 1
 
 
 @dataclass(frozen=True)
@@ -38,25 +38,31 @@ class HeldOutOutputs:
     noise_scale: Array | None = None
 
 
-def with_margin(scores: Array, crowded: float = 0.0) -> Array:
-    """Scores of held-out examples, raised by a thousandth of their distance from `crowded`, where they lie closest.
+def with_margin(scores: Array, *ends: float) -> Array:
+    """Scores of held-out examples, raised by a thousandth of the distance from the nearest of `ends`, where they crowd.
 
     Of inputs that repeat, as rows of categories do, a served copy would else be above its held-out one by the rounding
     of float32, and all copies rejected, or without their class in a set. Raised, p-values only grow, and stay valid.
     """
-    return np.asarray(scores + MARGIN * np.abs(scores - crowded))
+    return np.asarray(scores + MARGIN * np.min([np.abs(scores - end) for end in ends], axis=0))
 
 
 @dataclass(frozen=True)
 class Raised:
-    """The score of raised single ones: where it is steep, their margin is the one that counts."""
+    """The score of raised single ones: where it is steep, their margin is the one that counts. most: the largest
+    entropy there is, next to which a thousandth of it would be all that tells."""
 
     scoring: Scoring
     name: ScoreName
+    most: float
 
     def scored(self, singles: Mapping[str, Array]) -> tuple[Array, Array | None]:
         """The score (B,), and the place of the component that it is, if it has several."""
-        return self.scoring.scored({name: with_margin(scores) for name, scores in singles.items()})
+        ends: dict[str, float] = {PREDICTIVE_ENTROPY.name: self.most}
+        raised = {name: with_margin(scores, 0.0, ends.get(name, 0.0)) for name, scores in singles.items()}
+        if DISTANCE.name in raised:
+            raised[DISTANCE.name] = np.maximum(raised[DISTANCE.name], singles[DISTANCE.name] + LEAST_MARGIN)
+        return self.scoring.scored(raised)
 
 
 def choose_score(name: str, likelihood: Likelihood, tuned: HeldOutOutputs | None) -> Scoring | None:

@@ -17,10 +17,7 @@ from .martingale import Martingale
 from .rejection import share_bound
 
 Array = npt.NDArray[Any]
-EXPONENTS = (
-    0.8,
-    0.95,
-)  # the smaller, the more a single tiny p-value counts, and the more is lost without any
+EXPONENTS = (0.8, 0.95)  # the smaller, the more counts a single tiny p-value, and the more is lost without any
 LEAST_P = 1e-9
 MOST_SCORES, RECENT = 100_000, 1000
 RANKS, MOST_SHARE = (1, 3, 10, 30, 100, 300, 1000, 3000), 0.2  # of calibration scores, from the largest on
@@ -121,7 +118,9 @@ class DriftTest:
     """
 
     def __init__(self, calibration: Array, level: float, generator: np.random.Generator | None = None) -> None:
-        self.level, self._calibration = level, calibration
+        self.level, self._calibration = level, np.sort(np.asarray(calibration, np.float64))
+        known = np.append(self._calibration, np.inf)
+        self._repeated = np.where(np.append(known[1:] == known[:-1], False), known, np.nan)
         self._generator = np.random.default_rng() if generator is None else generator
         self._tail = TailOdds(calibration, SPENT / level)
         self._begin()
@@ -132,9 +131,15 @@ class DriftTest:
         return math.log10(max(1e-300, self._value))
 
     def observe(self, scores: Array) -> int:
-        """Take finite scores (B,), in their order; the number of alarms."""
-        alarms, values = 0, np.asarray(scores, np.float64).tolist()
-        for score, p_value in zip(values, self._p_values.next(scores), strict=True):
+        """Take finite scores (B,), in their order; the number of alarms.
+
+        A calibration score is kept a little larger than a service computes it. So one below several that are equal, as
+        of inputs that repeat, counts as theirs.
+        """
+        repeated = self._repeated[self._calibration.searchsorted(scores)]
+        known = np.where(np.isnan(repeated), np.asarray(scores, np.float64), repeated)
+        alarms, values = 0, known.tolist()
+        for score, p_value in zip(values, self._p_values.next(known), strict=True):
             values_now = [self._of_p_values.multiply(odds(p_value))]
             if len(self._tail):
                 values_now.append(self._of_tail.multiply(self._tail.of(score)))

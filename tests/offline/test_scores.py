@@ -10,7 +10,7 @@ from demur.offline import FitConfig, fit_bundle
 from demur.offline.config import OptionError
 from demur.service.format.manifest import Task
 from demur.service.inference.predictor import Predictor
-from demur.service.maths.scores import SCORES
+from demur.service.maths.scores import MISTAKES, SCORES
 from tests.support.small_fit import CONFIG, batches, network
 
 pytestmark = pytest.mark.usefixtures("short_fits")
@@ -35,10 +35,10 @@ def test_scores_that_a_config_refuses() -> None:
 
 
 @pytest.mark.parametrize("task", get_args(Task))
-@pytest.mark.parametrize("score", ["fused", "auto", "energy", "max_logit", "energie", "", None, 1])
+@pytest.mark.parametrize("score", ["fused", "auto", "energy", "max_logit", "energie", "inverted", "", None, 1])
 def test_an_unknown_score_is_told_the_known_ones(task: Task, score: object) -> None:
     with pytest.raises(OptionError) as caught:
         FitConfig(**{"likelihood": task, "score": score})  # type: ignore[arg-type]
     message = str(caught.value)
     assert message.startswith(f"score: found {score!r}")
-    assert all(repr(name) in message for name in ("default", "surprise", *SCORES))
+    assert all(repr(name) in message for name in ("default", "surprise", *SCORES.keys() - MISTAKES.keys()))

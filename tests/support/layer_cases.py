@@ -199,7 +199,6 @@ FUNCTIONS: dict[str, Case] = {
     "var": _function(lambda x: x.var(1), LINE),
     "prod": _function(lambda x: x.prod(-1), LINE),
     "cumsum": _function(lambda x: x.cumsum(-1), LINE),
-    "cumprod": _function(lambda x: (1 + x**2).cumprod(-1), ROW),
     "logsumexp": _function(lambda x: x.logsumexp(-1), LINE),
     "norm": _function(lambda x: torch.linalg.vector_norm(x, dim=-1), LINE),
     "normalize": _function(lambda x: F.normalize(x, dim=-1), LINE),

@@ -19,7 +19,7 @@ from demur.offline.jacobian.plan import make_jacobian
 from demur.offline.laplace.calibrated import held_out_metrics
 from demur.offline.laplace.calibration import predict_held_out
 from demur.offline.laplace.posterior import factor
-from demur.offline.laplace.scoring import MARGIN
+from demur.offline.laplace.scoring import LEAST_MARGIN, MARGIN
 from demur.offline.network.model_copy import private_copy
 from demur.offline.network.weights import WeightLayout
 from demur.offline.runtime.progress import silent
@@ -69,7 +69,9 @@ def test_all_held_out_examples_set_the_threshold_of_a_score_that_they_do_not_tun
     assert (calibration.examples, calibration.scored, len(rule.scores)) == (25, scored, scored or 25)
     if scored:
         distances = predictor.predict(x[100:].numpy()).score
-        np.testing.assert_allclose(rule.scores, (1 + MARGIN) * np.sort(distances), rtol=1e-4, atol=2e-6)
+        np.testing.assert_allclose(
+            rule.scores, np.sort(distances + np.maximum(MARGIN * distances, LEAST_MARGIN)), rtol=1e-4, atol=2e-6
+        )
         assert predictor.decision.residuals is not None
         assert len(predictor.decision.residuals.residuals) == 25
     assert f"set by {scored or 25} examples comes out between" in (tmp_path / "b" / "README.md").read_text()
@@ -101,6 +103,24 @@ def test_rows_that_repeat_are_no_more_unusual_than_their_held_out_copies(
     assert found.probabilities is not None
     assert isinstance(sets, PredictionSets)
     assert sets.members(found.probabilities, 0.95)[np.arange(3900), y[2100:]].mean() > 0.94
+
+
+@pytest.mark.usefixtures("short_fits")
+def test_classes_that_can_hardly_be_told_are_rejected_as_rarely_as_any(tmp_path: Path) -> None:
+    """All entropies are next to log 2, where the surprise is steep."""
+    torch.manual_seed(1)
+    x = torch.randn(6000, 8)
+    y = torch.bernoulli(torch.sigmoid(0.3 * x.sum(1) / math.sqrt(8))).long()
+    network = nn.Linear(8, 2)
+    optimizer = torch.optim.Adam(network.parameters(), 0.05)
+    for _ in range(100):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(network(x[:1500]), y[:1500]).backward()
+        optimizer.step()
+    held_out = [(x[1500:2100], y[1500:2100])]
+    fit_bundle(network, [(x[:1500], y[:1500])], tmp_path / "b", calibration_loader=held_out)
+    rejected = Predictor.load(tmp_path / "b").predict(x[2100:].numpy()).rejected.mean()
+    assert 0.02 < rejected < 0.1  # as often as 300 held-out ones make it
 
 
 # --------------------------------------------------------------------------- split

@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from demur.offline.data.held_out import HeldOut
-from demur.offline.data.likelihood import Classification, Regression
+from demur.offline.data.likelihood import Classification, Multilabel, Regression
 from demur.offline.laplace.outcomes import Predicted, outcomes_of
 from demur.offline.laplace.scoring import MARGIN
 from demur.service.bundle import Outcomes, SetScore
-from demur.service.maths.outcomes import ClassOutcomes, RegressionOutcomes
+from demur.service.maths.outcomes import ClassOutcomes, LabelOutcomes, RegressionOutcomes
 from tests import reference
 
 K, N = 4, 60
@@ -43,9 +43,23 @@ def test_of_a_classification(tunes: bool) -> None:
         assert known.predicted[place] == p[n].argmax()
         assert known.correct[place] == (p[n].argmax() == targets[n])
         own = reference.set_score(p[n], targets[n], kept.set_score.penalty, kept.set_score.unpenalised)
-        assert outcomes.set_scores[place] == pytest.approx(own + MARGIN * abs(1 - own), rel=1e-12)
+        assert outcomes.set_scores[place] == pytest.approx(own + MARGIN * min(own, abs(1 - own)), rel=1e-12)
         assert outcomes.confidences is not None
         assert outcomes.confidences[place] == p[n].max()
+
+
+def test_of_several_labels() -> None:
+    rng = np.random.default_rng(3)
+    prediction = Multilabel(K).predict(rng.normal(scale=2, size=(N, K)), rng.random((N, K)))
+    targets = torch.tensor(rng.integers(0, 2, (N, K)))
+    outcomes, _ = outcomes_of(Predicted(HeldOut(torch.zeros(N, 1), targets), prediction), None)
+    assert isinstance(outcomes, LabelOutcomes)
+    p = prediction.probabilities
+    assert p is not None
+    for place, n in enumerate(np.argsort(prediction.score, kind="stable")):
+        own = [1 - p[n, k] if targets[n, k] else p[n, k] for k in range(K)]
+        expected = [one + MARGIN * min(one, 1 - one) for one in own]
+        np.testing.assert_allclose(outcomes.set_scores[place], expected, rtol=1e-6)
 
 
 def test_of_a_regression() -> None:

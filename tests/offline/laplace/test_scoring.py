@@ -7,8 +7,9 @@ import pytest
 
 from demur.offline.data.likelihood import Classification
 from demur.offline.features.mistakes import NAMED
-from demur.offline.laplace.scoring import HeldOutOutputs, largest_surprise, singles_of
+from demur.offline.laplace.scoring import HeldOutOutputs, Raised, largest_surprise, singles_of
 from demur.offline.runtime.arrays import Array
+from demur.service.maths.scores import SCORES
 
 
 def drawn(scale: float, variance: float, seed: int, distance: Array, count: int = 200) -> dict[str, Array]:
@@ -54,6 +55,21 @@ def test_what_is_named_is_rejected_by_its_likeness_and_nothing_else_is() -> None
     assert score[2:] == pytest.approx([least + 1e-3, least + 5, least + 2], abs=2e-6)
     without = joined.scored(usual | dict.fromkeys(likeness, np.full(5, -9.0)))[0]
     assert score[:2] == pytest.approx(without[:2])
+
+
+def test_held_out_scores_are_raised_by_little_where_they_crowd() -> None:
+    """Next to the largest entropy and to no distance, a thousandth of a score would be all that tells."""
+    singles = {
+        "predictive_entropy": np.array([0.0, 1e-6, 0.2, 0.69, math.log(2)]),
+        "distance": np.array([0.0, 1e-4, 1e-2, 1.0, 5.0]),
+        "inverted": np.array([-4.0, -1.0, 0.0, 0.5, 3.0]),
+    }
+    found = {
+        name: Raised(SCORES[name], "surprise", math.log(2)).scored(singles)[0] - own for name, own in singles.items()
+    }
+    assert found["predictive_entropy"] == pytest.approx([0, 1e-9, 2e-4, 3.147e-6, 0], abs=1e-9)
+    assert found["distance"] == pytest.approx([1e-5, 1e-5, 1e-5, 1e-3, 5e-3])
+    assert found["inverted"] == pytest.approx([4e-3, 1e-3, 0, 5e-4, 3e-3])
 
 
 def test_examples_without_finite_feature_scores_are_left_out() -> None:

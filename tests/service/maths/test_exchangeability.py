@@ -43,6 +43,17 @@ def test_p_values_equal_the_count(calibration: list[float], batches: list[list[f
         assert len(p_values) == len(before)
 
 
+@pytest.mark.parametrize("margin", [1e-3, 1e-6])
+def test_scores_that_repeat_are_those_of_their_copies(margin: float) -> None:
+    """Held-out scores are kept a little larger than a service computes them: against that, a tie is none."""
+    generator = np.random.default_rng(0)
+    for _ in range(5):
+        calibration, served = (generator.choice([0.1, 0.4, 1.0, 2.0], n, p=[0.1, 0.4, 0.3, 0.2]) for n in (300, 4000))
+        test = DriftTest((1 + margin) * calibration, LEVEL, generator)
+        assert test.observe(served) == 0
+        assert test.observe(np.where(served < 1, 1.0, served)) > 0
+
+
 def test_no_component_grows_on_average() -> None:
     """The mean of each component's factor over uniform p-values is 1, but for what is cut off next to 0."""
     grid = (np.arange(400_000) + 0.5) / 400_000
