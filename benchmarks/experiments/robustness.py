@@ -27,6 +27,7 @@ from benchmarks.experiments.frontier.quality import scores
 from benchmarks.experiments.frontier.run import OBVIOUS, SHIFTED
 from benchmarks.experiments.frontier.temperatures import Logits, tempered
 from benchmarks.experiments.kept import run_once, trained_once
+from demur.offline.config import ADDED_BUDGET
 from demur.offline.features import added_weights
 from demur.offline.features.added_weights import FeatureSettings
 from demur.offline.runtime.progress import Track
@@ -68,7 +69,7 @@ VARIATIONS = {
     **{f"features times {f:g}": Variation(_scaled("features", f)) for f in (0.5, 4)},
     **{f"eigenpairs times {f:g}": Variation(_scaled("kept", f)) for f in (0.25, 2)},
     **{f"precision times {f:g}": Variation(_scaled("precision", f)) for f in (0.25, 4)},
-    **{f"budget times {f:g}": Variation(options={"uncertainty_budget": 0.005 * f}) for f in (0.25, 4)},
+    **{f"budget times {f:g}": Variation(options={"uncertainty_budget": ADDED_BUDGET * f}) for f in (0.25, 4)},
     "head only": Variation(options={"added_weights": ["head"]}),
     "convolution and head": Variation(options={"added_weights": ["conv2", "head"]}),
     **{f"{n:,} held out": Variation(held_out=n) for n in (50, 200, 500, 5000)},
