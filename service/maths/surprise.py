@@ -32,21 +32,11 @@ class Component:
     distribution: ScoreDistribution
     least: float = 0.0
 
-    def surprise(self, singles: Mapping[str, Array]) -> Array:
-        """u (B,), 0 where it does not count; a NaN stays one."""
-        scores = self.score.scored(singles)[0]
-        if self.least <= 0:
-            return self.distribution.surprise_at(scores)
-        if (scores <= self._nothing).all():  # as most are; for a few examples a call of NumPy costs more than its work
-            return np.zeros(len(scores))
-        found = self.distribution.surprise_at(scores)
-        return np.where(found < self.least, 0.0, found)
-
-    @cached_property
-    def _nothing(self) -> np.float64:
+    @property
+    def nothing(self) -> float:
         """A score that does not count, nor does a smaller one; minus infinity where that is not known."""
         known, surprise = self.distribution, self.least - ROUNDING
-        return np.float64(known.value_at(surprise) if surprise >= known.surprise[0] else -np.inf)
+        return known.value_at(surprise) if surprise >= known.surprise[0] else -np.inf
 
 
 @dataclass(frozen=True)
@@ -59,5 +49,15 @@ class LargestSurprise:
     def scored(self, singles: Mapping[str, Array]) -> tuple[Array, Array]:
         """t (B,), and the place of the component that it is, (B,); singles: the scores (B,) of the components, by
         name."""
-        parts = np.array([part.surprise(singles) for part in self.components])
+        scores = np.array([singles[part.score.name] for part in self.components], np.float64)
+        # Most count nowhere; for a few examples a call of NumPy costs more than its work.
+        counting = (~(scores <= self._nothing)).any(axis=1)
+        parts = np.zeros(scores.shape)
+        for place in np.flatnonzero(counting):
+            found = self.components[place].distribution.surprise_at(scores[place])
+            parts[place] = np.where(found < self.components[place].least, 0.0, found)  # a NaN stays one
         return parts.max(axis=0), parts.argmax(axis=0)
+
+    @cached_property
+    def _nothing(self) -> Array:
+        return np.array([[part.nothing] for part in self.components])

@@ -139,8 +139,9 @@ def test_alone_or_beside_what_counts_an_example_is_as_surprising(
     begin = known.value_at(max(least, math.log(10)))
     scores = np.nextafter([begin, begin, start, start - 0.5, np.nan, np.inf, 1e30], np.inf)
     scores[0] = np.nextafter(begin, -np.inf)
-    whole = part.surprise({"distance": scores})
-    alone = [part.surprise({"distance": scores[place : place + 1]})[0] for place in range(len(scores))]
+    largest = LargestSurprise((part,))
+    whole = largest.scored({"distance": scores})[0]
+    alone = [largest.scored({"distance": scores[place : place + 1]})[0][0] for place in range(len(scores))]
     np.testing.assert_array_equal(whole, alone)
     counts = known.surprise_at(scores)
     np.testing.assert_array_equal(whole, np.where(counts < least, 0.0, counts))
