@@ -240,23 +240,11 @@ def _is_rounded_up(left: Tensor, other: Any) -> Tensor:
     return (left != 0) & ((left < 0) != (torch.as_tensor(other) < 0))
 
 
-WRITING = (
-    torch.scatter,
-    Tensor.scatter,
-    Tensor.scatter_,
-    torch.scatter_add,
-    Tensor.scatter_add,
-    Tensor.scatter_add_,
-    torch.scatter_reduce,
-    Tensor.scatter_reduce,
-    Tensor.scatter_reduce_,
-    torch.index_add,
-    Tensor.index_add,
-    Tensor.index_add_,
-    torch.index_copy,
-    Tensor.index_copy,
-    Tensor.index_copy_,
-)
+WRITING = [
+    getattr(owner, name + ending)
+    for name in ("scatter", "scatter_add", "scatter_reduce", "index_add", "index_copy")
+    for owner, ending in ((torch, ""), (Tensor, ""), (Tensor, "_"))
+]
 REPLACEMENTS: dict[Any, Callable[..., Any]] = {
     **{function: writing_at(function) for function in WRITING},
     F.rrelu: rrelu,
@@ -281,10 +269,7 @@ REPLACEMENTS: dict[Any, Callable[..., Any]] = {
     Tensor.unfold: unfold,
     torch.abs: magnitude,
     Tensor.abs: magnitude,
-    torch.atan2: atan2,
-    torch.arctan2: atan2,
-    Tensor.atan2: atan2,
-    Tensor.arctan2: atan2,
+    **dict.fromkeys((torch.atan2, torch.arctan2, Tensor.atan2, Tensor.arctan2), atan2),
     **dict.fromkeys((torch.remainder, Tensor.remainder, Tensor.__mod__), remainder),
     **dict.fromkeys((torch.floor_divide, Tensor.floor_divide, Tensor.__floordiv__), floor_divide),
     **dict.fromkeys((torch.expm1, Tensor.expm1, torch.special.expm1), expm1),
