@@ -10,8 +10,9 @@ the noise grows with the prediction. With residuals e = (y_k - f_k) / (sigma r_k
 
 the Gaussian likelihood of a log-linear variance (Harvey, 1976), which is convex; u_k is among the w_k, of f_k
 standardised and times `SLOPE`. The ridge is the largest under which examples that five-fold cross-validation leaves out
-are as likely as under the best, but for a paired standard error. b_k makes the mean of e^2 / s_k^2 one over these
-examples, since s fits its own better than others. s ends at its smallest and its largest value there.
+are as likely as under the best, but for a paired standard error. Whether s is worth it is told by a Student
+distribution, so that the one residual in hundreds that no noise explains does not outweigh all others. b_k makes the
+mean of e^2 / s_k^2 one, since s fits its own better than others. s ends at its smallest and its largest value there.
 
 Far from the training data it says nothing: the mean of random features makes it smaller than 1. So what is served is
 
@@ -32,6 +33,7 @@ from ..runtime.arrays import Array, to_numpy
 
 FOLDS = 5
 ERRORS = 2.33  # standard errors that a gain must be: with heavy tails, chance passes 1.64 in one case of six
+FREEDOM = 4  # degrees of the Student distribution: what is far out counts by its logarithm
 LEAST_EXAMPLES = 50  # with different inputs; fewer have told noise by chance
 RIDGES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # ascending
 SLOPE = 0.3  # of a prediction one deviation from the mean, beside |psi| <= sqrt(2)
@@ -94,7 +96,8 @@ class InputNoise:
         behind = gains[gains.mean(axis=1).argmax()] - gains
         chosen = int(np.flatnonzero(behind.mean(axis=1) <= behind.std(axis=1) / math.sqrt(count))[-1])
         gain, error = float(gains[chosen].mean()), float(gains[chosen].std() / math.sqrt(count))
-        if not gain > ERRORS * error:
+        heavy = (heavy_log_likelihoods(tried[chosen], squares) - heavy_log_likelihoods(one, squares)).sum(axis=-1)
+        if not (gain > 0 and heavy.mean() > ERRORS * heavy.std() / math.sqrt(count)):
             return None
         excess = np.log((squares * np.exp(-tried[chosen])).mean(axis=0))
         fitted = np.stack([_fit(x, y, RIDGES[chosen]) for x, y in zip(designs, squares.T, strict=True)], axis=1)
@@ -123,6 +126,17 @@ def _left_out(design: Array, squares: Array, fold: Array) -> tuple[Array, Array]
 def log_likelihoods(logarithm: Array, squares: Array) -> Array:
     """Of e^2 under log s^2, without constants."""
     found: Array = -(logarithm + squares * np.exp(-logarithm)) / 2
+    return found
+
+
+def heavy_log_likelihoods(logarithm: Array, squares: Array) -> Array:
+    """Of e^2 (n, K) under a Student distribution whose scale is s times the likeliest number, without constants; that
+    number by expectation and maximisation."""
+    ratios = squares * np.exp(-logarithm)
+    scale = np.maximum(np.median(ratios, axis=0), TINY)
+    for _ in range(STEPS):
+        scale = ((FREEDOM + 1) * ratios / (FREEDOM + ratios / scale)).mean(axis=0)
+    found: Array = -(logarithm + np.log(scale) + (FREEDOM + 1) * np.log1p(ratios / scale / FREEDOM)) / 2
     return found
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.optimize import minimize_scalar
+from scipy.stats import t as student
 
 Array = npt.NDArray[Any]
 RIDGES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
@@ -86,6 +88,19 @@ def gain_of(each: list[tuple[Array, Array]], squares: Array) -> Array:
     return found
 
 
+def heavy_log_likelihood(logarithms: Array, squares: Array) -> Array:
+    """Of each example by Student's density of four degrees, with the likeliest common factor of all variances, (n,)."""
+
+    def of_each(factor: float) -> Array:
+        density = [
+            student.logpdf(math.sqrt(max(square, 1e-9)), df=4, scale=math.exp((logarithm + factor) / 2))
+            for logarithm, square in zip(logarithms, squares, strict=True)
+        ]
+        return np.array(density)
+
+    return of_each(float(minimize_scalar(lambda factor: -of_each(factor).sum(), bounds=(-20, 5), method="bounded").x))
+
+
 def error_of(values: Array) -> float:
     """Of their mean."""
     return float(np.std(values)) / math.sqrt(len(values))
@@ -137,7 +152,10 @@ def input_noise(psi: Array, mean: Array, squares: Array, seed: int) -> Found | N
     behind = {ridge: gains[best] - gains[ridge] for ridge in RIDGES}
     ridge = max(ridge for ridge in RIDGES if behind[ridge].mean() <= error_of(behind[ridge]))
     gain, error = float(gains[ridge].mean()), error_of(gains[ridge])
-    if gain <= 2.33 * error:
+    heavy = np.zeros(count)
+    for k, (of_inputs, of_all) in enumerate(known[ridge]):
+        heavy += heavy_log_likelihood(of_inputs, squares[:, k]) - heavy_log_likelihood(of_all, squares[:, k])
+    if gain <= 0 or heavy.mean() <= 2.33 * error_of(heavy):
         return None
     logarithms = np.array([each[0] for each in known[ridge]]).T
     excess = [math.log(np.mean(squares[:, k] * np.exp(-logarithms[:, k]))) for k in range(outputs)]

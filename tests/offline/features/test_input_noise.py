@@ -19,7 +19,7 @@ NEAR = np.zeros((1, 1))  # the gate lets nothing through
 @dataclass
 class Case:
     """How log s^2 grows with the first feature and with the prediction; heavy: t-distributed residuals; copies: of each
-    example."""
+    example; outlier: how many deviations one residual is, where there is least noise."""
 
     count: int
     outputs: int = 1
@@ -29,6 +29,7 @@ class Case:
     unit: float = 1.0
     zero: float = 5.0
     copies: int = 1
+    outlier: float = 0.0
 
 
 CASES = {
@@ -36,6 +37,7 @@ CASES = {
     "by the prediction": Case(60, by_mean=1.5),
     "two outputs": Case(60, outputs=2, by_feature=2.0, by_mean=0.5),
     "heavy tails": Case(60, by_feature=4.0, heavy=True),
+    "one residual that no noise explains": Case(120, by_feature=3.0, outlier=4.0),
     "predictions far from zero": Case(60, by_mean=1.5, unit=1e4),
     "predictions without digits": Case(60, by_feature=4.0, zero=1e6),
     "the same for all": Case(60),
@@ -51,6 +53,8 @@ def drawn(case: Case, seed: int = 0) -> tuple[Array, Array, Array]:
     psi, mean = rng.uniform(-1, 1, (case.count, 3)), rng.normal(size=(case.count, case.outputs))
     s = np.exp((case.by_feature * psi[:, :1] + case.by_mean * mean) / 2)
     squares = np.square(s * (rng.standard_t(3, mean.shape) if case.heavy else rng.normal(size=mean.shape)))
+    if case.outlier:
+        squares[psi[:, 0].argmin()] = case.outlier**2 * squares.mean(axis=0)
     mean, squares = case.unit * (mean + case.zero), squares / squares.mean(axis=0)
     return np.repeat(psi, case.copies, 0), np.repeat(mean, case.copies, 0), np.repeat(squares, case.copies, 0)
 
@@ -100,8 +104,15 @@ def test_finds_the_noise_that_the_data_have() -> None:
     np.testing.assert_allclose((squares / np.square(found[1])).mean(axis=0), 1)
 
 
-def test_one_noise_for_all_is_seldom_taken_for_another() -> None:
-    taken = [InputNoise.fit(*drawn(Case(120), seed), seed) for seed in range(20)]
+def test_a_residual_that_no_noise_explains_hides_no_noise() -> None:
+    """Under a normal distribution it alone is worth more than all others."""
+    for seed in range(5):
+        assert InputNoise.fit(*drawn(CASES["one residual that no noise explains"], seed), seed) is not None
+
+
+@pytest.mark.parametrize("heavy", [False, True])
+def test_one_noise_for_all_is_seldom_taken_for_another(heavy: bool) -> None:
+    taken = [InputNoise.fit(*drawn(Case(120, heavy=heavy), seed), seed) for seed in range(20)]
     gains = [found[0].gain for found in taken if found is not None]
     assert len(gains) <= 5
     assert max(gains, default=0.0) < 0.05
