@@ -149,12 +149,14 @@ def summarise(runs: list[dict[str, Any]]) -> dict[str, Any]:
     summary: dict[str, Any] = {}
     for name in dict.fromkeys(run["network"] for run in runs):
         own = [run["sets"] for run in runs if run["network"] == name]
+        kinds = [next(iter(sets.values())).keys() for sets in own]  # not every seed's bundle tells the same mistakes
         groups: dict[str, list[str]] = {}
         for label in own[0]:
             groups.setdefault("rotations" if label in ROTATIONS else label, []).append(label)
         summary[name] = {
             score: {group: _over_seeds(own, labels, score) for group, labels in groups.items()}
-            for score in next(iter(own[0].values()))
+            for score in kinds[0]
+            if all(score in each for each in kinds)
         }
     return summary
 
