@@ -131,7 +131,7 @@ def log_likelihoods(logarithm: Array, squares: Array) -> Array:
 
 def heavy_log_likelihoods(logarithm: Array, squares: Array) -> Array:
     """Of e^2 (n, K) under a Student distribution whose scale is s times the likeliest number, without constants; that
-    number by expectation and maximisation."""
+    number by expectation and maximisation (Lange, Little and Taylor, 1989)."""
     ratios = squares * np.exp(-logarithm)
     scale = np.maximum(np.median(ratios, axis=0), TINY)
     for _ in range(STEPS):
