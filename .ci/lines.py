@@ -11,7 +11,7 @@ from pathlib import Path
 
 FOLDERS = "service", "offline", "demur"
 LINKS = {Path("demur/service"), Path("demur/offline")}
-LEFT_OUT = {".md", ".json", ".svg", ".pyc", ".typed"}
+LEFT_OUT = {".md", ".json", ".svg", ".pyc", ".typed", ".binpb"}
 WIDEST = 200  # characters of a line
 
 

@@ -5,6 +5,7 @@ import contextlib
 import logging
 import os
 from collections.abc import AsyncIterator, Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,17 +13,15 @@ from fastapi import FastAPI, Request, Response
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.routing import APIRoute
 from prometheus_client import CollectorRegistry
-from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
 from .batching import ComputeThreads
 from .environment.opentelemetry import trace_destination
 from .feedback.receipts import ReceiptSigner, read_secrets
 from .format.text import printable
-from .http.errors import TRANSLATIONS, problem_of
-from .http.middleware import METRICS_PATH, ApiKeys, RequestIds, RequestMetrics, SecurityHeaders, secured
+from .http.errors import RAISED, refusal
+from .http.middleware import METRICS_PATH, ApiKeys, Exchanges, Exchanging
 from .http.problems import render
-from .inference.graph import NetworkFailed
 from .inference.policy import Policy
 from .inference.predictor import Predictor
 from .models.cpu_share import all_threads
@@ -70,11 +69,16 @@ def create_app(
         )
     metrics = Metrics(registry if registry is not None else CollectorRegistry())
     audit, feedback = _audit_trail(settings, metrics), _feedback(settings)
+    exchanges = Exchanges(metrics, settings.access_log)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with _running(loaded, settings, metrics, audit, feedback) as runtime:
             app.state.runtime = runtime  # from here on, a signal sets `draining`
+            if runtime.tracing is not None:
+                from .http.tracing import trace  # needs packages of its own
+
+                exchanges.trace = partial(trace, runtime.tracing.tracer)
             await _begin_loading(runtime)
             yield
             runtime.draining = True
@@ -96,7 +100,7 @@ def create_app(
     metrics.expect(route.path for route in app.routes if isinstance(route, APIRoute) and _predicts(route))
     strict = settings.workers == 1  # of several, whoever starts them has checked the files
     keys, own = (_keys(file, strict) for file in (settings.api_keys_file, settings.feedback_keys_file))
-    app.state.api_keys = keys
+    app.state.api_keys, app.state.exchanges = keys, exchanges
     if keys is not None or own is not None:
         app.add_middleware(
             ApiKeys, keys=keys, own={feedback_route.PATH: own}, metrics=metrics, public=_public(settings)
@@ -105,13 +109,7 @@ def create_app(
         app.add_middleware(
             CORSMiddleware, allow_origins=settings.cors_origins, allow_methods=["*"], allow_headers=["*"]
         )
-    app.add_middleware(SecurityHeaders)
-    app.add_middleware(RequestMetrics, metrics=metrics, access_log=settings.access_log)
-    if _traced(settings):
-        from .http.tracing import Traces  # needs packages of its own
-
-        app.add_middleware(Traces)
-    app.add_middleware(RequestIds)
+    app.add_middleware(Exchanging, exchanges=exchanges)
     _add_error_handlers(app, metrics)
     return app
 
@@ -264,24 +262,14 @@ async def _watch(repository: Repository, elsewhere: Elsewhere, settings: Setting
 
 def _add_error_handlers(app: FastAPI, metrics: Metrics) -> None:
     async def answer(request: Request, error: Exception) -> Response:
-        problem, headers = problem_of(error)
+        problem, headers = refusal(error, metrics)
         if problem.status == 405:
             allowed = ", ".join(_allowed_methods(request))
             headers, problem.detail = {"Allow": allowed}, f"Found the method {request.method:.20}, expected {allowed}."
-        metrics.errors.labels(problem.code).inc()
-        if log.isEnabledFor(logging.DEBUG):
-            log.debug("refused, %d %s: %s", problem.status, problem.code, printable(problem.detail))
-        if isinstance(error, NetworkFailed):  # an error of the bundle: its operator must know of it
-            log.error("a prediction failed: %s", printable(str(error)))
         return render(request.scope["path"], problem, headers)
 
-    async def fail(request: Request, error: Exception) -> Response:
-        """Runs outside all middleware, so it adds the security headers itself."""
-        return secured(await answer(request, error))
-
-    for kind in (*TRANSLATIONS, HTTPException):
+    for kind in RAISED:
         app.add_exception_handler(kind, answer)
-    app.add_exception_handler(Exception, fail)
 
 
 def _allowed_methods(request: Request) -> list[str]:

@@ -2,20 +2,23 @@
 
     find the model -> read -> decode -> queue and compute, decide -> record -> encode
 
-A protocol binds a request to a model, and refuses what can be refused before the body is read; its `Reader` makes an
-`Asked` of the body, which makes a response of the `Outcome`. It knows of no queue, no metric and no audit trail.
+A protocol makes a `Call` of a request, and binds it to a model, where it refuses what can be refused before the body is
+read; its `Reader` makes an `Asked` of the body, which makes a response of the `Outcome`. It knows of no queue, no
+metric and no audit trail.
+
 Numbers are decoded on the event loop if that is quick, otherwise in a thread; images in a process; so are texts, unless
 they are short and their tokenizer has no parts of unknown cost.
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import Generic, Protocol, TypeVar
 
-from fastapi import Request, Response
+from starlette.datastructures import Headers
 
 from .batching import Answered, DeadlineExceeded
 from .bundle import InputSpec
@@ -25,22 +28,48 @@ from .codec.decoding import Decoded
 from .codec.encoded_images import CHEAP_PIXELS, EncodedImages
 from .codec.images import check_images
 from .codec.plain_texts import PlainTexts
-from .http.admission import Lease, lease_of
-from .http.bodies import read_body, reserve, reserve_response
-from .http.disconnect import CancelOnDisconnect
+from .http.admission import Lease
+from .http.exchange import Exchange
 from .http.problems import ProblemError
 from .http.route_key import ticket_of
-from .http.steps import steps_of
 from .inference.decision import Decision
 from .inference.predictor import NonFinitePrediction, Predictor
+from .models.audit_lines import Asker
 from .models.served import AnyPrediction, ServedModel
-from .runtime import RequestDeadline, Runtime, runtime_of
+from .runtime import TIMEOUT_HEADER, RequestDeadline, Runtime
 
 T = TypeVar("T")
 # Decoding so few bytes takes no longer than handing them to a thread.
 INLINE_BYTES = 16 * 2**10
 INLINE_ROWS, INLINE_NUMBERS = 64, 4096  # encoding so many takes no longer than that
+RESPONSE_BYTES = 64 * 2**10  # a shorter one fits into the connection's own buffer, and leaves at once
 Content = Decoded | EncodedImages | PlainTexts
+
+
+class Response(Protocol):
+    """Of whatever protocol."""
+
+    @property
+    def body(self) -> bytes | memoryview:
+        """As it is sent."""
+
+
+R = TypeVar("R", bound=Response)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request. name, version: of the model, None for those that answer by default. read: the body. attended: a block
+    that ends when the client leaves."""
+
+    runtime: Runtime
+    exchange: Exchange
+    headers: Headers
+    lease: Lease
+    name: str | None
+    version: str | None
+    read: Callable[[RequestDeadline], Awaitable[bytes]]
+    attended: Callable[[], AbstractAsyncContextManager[object]]
 
 
 @dataclass(frozen=True)
@@ -56,13 +85,13 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Asked(Generic[R]):
     """What a body asks for. encode: makes the response. identity: None for the id of the log. rate: of false
     rejections, None for the model's own. seconds: it may take from its beginning on, None: as long as others. trial:
     its examples are no traffic of the model."""
 
     content: Content
-    encode: Callable[[Outcome], Response]
+    encode: Callable[[Outcome], R]
     identity: str | None
     rate: float | None = None
     seconds: float | None = None
@@ -70,49 +99,51 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Reader:
+class Reader(Generic[R]):
     """Of the body of a request to one model. form: a media type; bodies of one form have about as many bytes a row.
     read: raises what the exception handlers answer. effort: the size in bytes of JSON that take as long to read."""
 
     form: str
-    read: Callable[[bytes], Asked]
+    read: Callable[[bytes], Asked[R]]
     effort: Callable[[bytes], int] = len
 
 
-async def infer(request: Request, bind: Callable[[Request, ServedModel, Runtime], Reader]) -> Response:
-    """The answer to a request whose path names the model."""
-    runtime, path, began = runtime_of(request), request.path_params, asyncio.get_running_loop().time()
-    deadline, lease, steps = runtime.deadline(request), lease_of(request), steps_of(request)
-    with runtime.store.find(path.get("name"), path.get("version"), partial(ticket_of, request)).in_use() as model:
-        reader = bind(request, model, runtime)
+async def infer(call: Call, bind: Callable[[ServedModel], Reader[R]]) -> R:
+    """The answer."""
+    runtime, exchange, lease, began = call.runtime, call.exchange, call.lease, asyncio.get_running_loop().time()
+    steps, deadline = exchange.steps, runtime.deadline(exchange.arrived, call.headers.get(TIMEOUT_HEADER))
+    with runtime.store.find(call.name, call.version, partial(ticket_of, call.headers)).in_use() as model:
+        reader = bind(model)
         with deadline.attributed():
-            body = await _read(request, runtime, deadline, lease)
+            body = await call.read(deadline)
             with model.decoding(reader.form, len(body)) as room:  # nothing is decoded that the queue would reject
                 steps.received(model)
                 read, effort = partial(reader.read, body), reader.effort(body)
-                asked = await _decode_numbers(request, runtime, deadline.at, effort, read)
-                decoded = await _decoded(request, runtime, deadline.at, asked.content, model.predictor)
+                asked = await _decode_numbers(call, deadline.at, effort, read)
+                decoded = await _decoded(call, deadline.at, asked.content, model.predictor)
                 room(len(decoded.array))
         steps.decoded(len(decoded.array))
-        reserve(lease, decoded.array.nbytes)
+        lease.grow(decoded.array.nbytes)
         decision = model.decision(asked.rate)
         deadline = deadline if asked.seconds is None else deadline.sooner(began + asked.seconds)
         try:
             with deadline.attributed():
-                async with CancelOnDisconnect(request):
+                async with call.attended():
                     answered = await model.predict(decoded.array, deadline.at, decision, observed=not asked.trial)
         except NonFinitePrediction as error:
             raise _non_finite(f"{decoded.field}[{error.index}]") from None
         steps.answered(answered)
         result = answered.result
-        runtime.record(request, model, decision, asked.identity, result, decoded.array, not asked.trial)
+        asker = Asker(exchange.client[0] if exchange.client else None, exchange.key)
+        runtime.record(asker, model, decision, asked.identity, result, decoded.array, not asked.trial)
         warnings = [*decoded.warnings, *warnings_of(result, model.predictor, decoded.array, decoded.field)]
         receipt = partial(runtime.receipt, model, decision, result)
         outcome = Outcome(model, decision, answered, warnings, steps.decode_seconds, receipt)
         encode = partial(asked.encode, outcome)
         short = len(result) <= INLINE_ROWS and result.mean.size <= INLINE_NUMBERS
         response = encode() if short else await runtime.in_thread(encode)
-        reserve_response(lease, len(response.body))
+        if len(response.body) > RESPONSE_BYTES:
+            lease.grow(len(response.body))
         return response
 
 
@@ -122,22 +153,7 @@ def _non_finite(place: str) -> ProblemError:
     return ProblemError(422, "non_finite_output", detail, field=place, expected=expected)
 
 
-async def _read(request: Request, runtime: Runtime, deadline: RequestDeadline, lease: Lease) -> bytes:
-    """The body; raises what `read_body` raises, and `ProblemError` (504) where the client's own deadline, sooner than
-    the operator's, passes before its body is there."""
-    settings = runtime.settings
-    reading = read_body(request, settings.max_body_bytes, settings.client_timeout_seconds, lease, runtime.body_threads)
-    if deadline.at >= deadline.latest:
-        return await reading
-    try:
-        async with asyncio.timeout_at(deadline.at):
-            return await reading
-    except TimeoutError:
-        detail = "The deadline passed while the body arrived."
-        raise ProblemError(504, "deadline_client", detail, headers={"Connection": "close"}) from None
-
-
-async def _decode_numbers(request: Request, runtime: Runtime, deadline: float, size: int, decode: Callable[[], T]) -> T:
+async def _decode_numbers(call: Call, deadline: float, size: int, decode: Callable[[], T]) -> T:
     """The result of `decode`, which takes a time in proportion to `size`, in bytes.
 
     Raises `DeadlineExceeded`, `ClientDisconnect`, and what `decode` raises. The thread stays busy until `decode`
@@ -145,13 +161,11 @@ async def _decode_numbers(request: Request, runtime: Runtime, deadline: float, s
     """
     if size <= INLINE_BYTES:
         return decode()
-    async with _until(request, deadline):
-        return await runtime.in_thread(decode)
+    async with _until(call, deadline):
+        return await call.runtime.in_thread(decode)
 
 
-async def _decoded(
-    request: Request, runtime: Runtime, deadline: float, content: Content, predictor: Predictor
-) -> Decoded:
+async def _decoded(call: Call, deadline: float, content: Content, predictor: Predictor) -> Decoded:
     """As the network takes it.
 
     Raises `InputError` and the like, `DecoderUnavailable`, and `DeadlineExceeded` or `ClientDisconnect`: then the
@@ -161,33 +175,31 @@ async def _decoded(
     if isinstance(content, Decoded):
         return content
     if not isinstance(content, PlainTexts):
-        return Decoded(await _decode_images(request, runtime, deadline, content, spec), content.field)
+        return Decoded(await _decode_images(call, deadline, content, spec), content.field)
     assert reader is not None  # the texts were checked
     if content.cheap(reader):
         tokens = content.read(reader)
     else:
-        async with _until(request, deadline):
-            tokens = await runtime.text_decoders.tokens(content, reader)
+        async with _until(call, deadline):
+            tokens = await call.runtime.text_decoders.tokens(content, reader)
     return Decoded(tokens.array(spec), content.field, tokens.warnings(content.field))
 
 
-async def _decode_images(
-    request: Request, runtime: Runtime, deadline: float, pictures: EncodedImages, spec: InputSpec
-) -> Array:
+async def _decode_images(call: Call, deadline: float, pictures: EncodedImages, spec: InputSpec) -> Array:
     """The images, (B, C, H, W) float32."""
-    limits = runtime.limits
+    limits = call.runtime.limits
     check_images(pictures.field, 1, spec, 1)
     if pictures.cheap(limits.rows(spec)):
         with contextlib.suppress(InputTooLarge):  # it may be small enough for a process
             return pictures.array(spec, replace(limits, max_pixels=min(limits.max_pixels, CHEAP_PIXELS)))
-    async with _until(request, deadline):
-        return await runtime.decoders.array(pictures, spec, limits)
+    async with _until(call, deadline):
+        return await call.runtime.decoders.array(pictures, spec, limits)
 
 
 @contextlib.asynccontextmanager
-async def _until(request: Request, deadline: float) -> AsyncIterator[None]:
+async def _until(call: Call, deadline: float) -> AsyncIterator[None]:
     try:
-        async with asyncio.timeout_at(deadline), CancelOnDisconnect(request):
+        async with asyncio.timeout_at(deadline), call.attended():
             yield
     except TimeoutError:
         raise DeadlineExceeded("the deadline passed while the request was decoded") from None

@@ -19,7 +19,6 @@ from .codec.arrays import InputLimits
 from .codec.decoders.pool import DecoderPool
 from .environment.memory import resident_bytes
 from .http.admission import ByteBudget
-from .http.arrival import arrived_at
 from .http.problems import ProblemError
 from .http.request_id import current_id, random_id
 from .inference.decision import Decision
@@ -125,7 +124,7 @@ class Runtime:
 
     def record(
         self,
-        request: Request,
+        asker: Asker,
         model: ServedModel,
         decision: Decision,
         request_id: str | None,
@@ -140,7 +139,6 @@ class Runtime:
             self.shadow.offer(model, prediction, inputs)
         if self.audit is not None:
             kept, name = inputs if self.settings.audit_inputs else None, request_id or current_id() or random_id()
-            asker = Asker(request.client.host if request.client else None, getattr(request.state, "api_key", None))
             make = partial(audit_lines, model, decision, name, time.time(), prediction, kept, asker, not observed)
             numbers = prediction.mean.size + (0 if kept is None else kept.size)
             self.audit.note(make, len(prediction), numbers)
@@ -181,11 +179,11 @@ class Runtime:
         """Whether to send requests: some model is loaded, every model computes, and the service is not draining."""
         return not self.draining and self.alive and self.store.answers
 
-    def deadline(self, request: Request) -> RequestDeadline:
-        """The request's deadline, from its arrival on; raises `ProblemError` (422) for a header that is no number."""
-        now = arrived_at(request.scope)
-        latest, header = now + self.settings.request_timeout_seconds, request.headers.get(TIMEOUT_HEADER)
-        return RequestDeadline(latest if header is None else min(latest, now + _seconds(header)), latest)
+    def deadline(self, arrived: float, asked: str | None) -> RequestDeadline:
+        """That of a request, from its arrival on, by its own header; raises `ProblemError` (422) for one that is no
+        number."""
+        latest = arrived + self.settings.request_timeout_seconds
+        return RequestDeadline(latest if asked is None else min(latest, arrived + _seconds(asked)), latest)
 
 
 def decoder_bytes(settings: Settings) -> int:

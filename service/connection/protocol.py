@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from ..http.arrival import ARRIVAL
 from ..http.disconnect import DisconnectEvent
+from ..http.exchange import ARRIVAL
 from ..http.middleware import METRICS_PATH, PUBLIC_PATHS, secured
 from ..http.problems import make_problem, render
 from ..schemas import Problem

@@ -1,15 +1,12 @@
 """A budget in bytes for everything under way: request bodies, decoded inputs, and responses until they are sent."""
 
-from types import TracebackType
 from typing import Self
 
 from starlette.requests import HTTPConnection
 
+from .problems import ProblemError
+
 LEASE = "demur.lease"
-
-
-class TooBusy(Exception):
-    """The requests under way leave no room for another."""
 
 
 class ByteBudget:
@@ -32,17 +29,20 @@ class Lease:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Give back all that is held."""
         self._budget.used -= self.held
         self.held = 0
 
     def grow(self, size: int) -> None:
-        """Reserve `size` more bytes; raises `TooBusy`."""
+        """Reserve `size` more bytes; raises `ProblemError` (429)."""
         others = self._budget.used - self.held
         if others and self._budget.used + size > self._budget.limit:
-            raise TooBusy(f"other requests hold {others} bytes, expected at most {self._budget.limit}")
+            detail = f"Other requests hold {others} bytes, expected at most {self._budget.limit}; try again later."
+            raise ProblemError(429, "queue_full", detail, headers={"Retry-After": "1"})
         self._budget.used += size
         self.held += size
 

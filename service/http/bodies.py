@@ -8,7 +8,7 @@ from functools import partial
 from fastapi import Request
 from starlette.requests import ClientDisconnect
 
-from .admission import Lease, TooBusy
+from .admission import Lease
 from .problems import ProblemError
 
 # A client that is still sending reads the response only once its body is taken. So the rest of a body that is too
@@ -17,11 +17,9 @@ DRAIN_FACTOR = 16
 # zlib's window bits: +16 expects a gzip header. "deflate" in practice means a zlib header.
 WINDOW_BITS = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 CONTINUE = "100-continue"
-RETRY_AFTER = {"Retry-After": "1"}
 MOST_MEMBERS = 1000  # of a gzip file, which may be several one after the other, as bgzip and pigz write them
 # The first INLINE_BYTES of a small body are decompressed on the event loop, the rest in threads, piece by piece.
 INLINE_BYTES, PIECE_BYTES = 64 * 2**10, 2**20
-RESPONSE_BYTES = 64 * 2**10
 
 
 async def read_body(request: Request, limit: int, seconds: float, lease: Lease, threads: Executor) -> bytes:
@@ -54,7 +52,7 @@ def media_type(request: Request) -> str:
 async def _receive(request: Request, limit: int, lease: Lease) -> bytes:
     kept: list[bytes] = []
     received = 0
-    full: TooBusy | None = None
+    full: ProblemError | None = None
     more = True
     while more and received <= DRAIN_FACTOR * limit:
         chunk, more = await _next(request)
@@ -62,7 +60,7 @@ async def _receive(request: Request, limit: int, lease: Lease) -> bytes:
         if full is None and received <= limit:
             try:
                 lease.grow(len(chunk))
-            except TooBusy as error:
+            except ProblemError as error:
                 full = error
             else:
                 kept.append(chunk)
@@ -71,7 +69,7 @@ async def _receive(request: Request, limit: int, lease: Lease) -> bytes:
     if received > limit:
         raise _too_large(limit)
     if full is not None:
-        raise _too_busy(full) from None
+        raise full
     return kept[0] if len(kept) == 1 else b"".join(kept)
 
 
@@ -102,7 +100,7 @@ async def _decompress(body: bytes, encoding: str, limit: int, lease: Lease, thre
             rest, inline = decompressor.unconsumed_tail, False
             if not piece and not rest and not decompressor.eof:
                 break
-            reserve(lease, len(piece))
+            lease.grow(len(piece))
             size += len(piece)
             pieces.append(piece)
     except zlib.error as error:
@@ -116,28 +114,9 @@ async def _decompress(body: bytes, encoding: str, limit: int, lease: Lease, thre
     return pieces[0] if len(pieces) == 1 else await loop.run_in_executor(threads, b"".join, pieces)
 
 
-def reserve_response(lease: Lease, size: int) -> None:
-    """Reserve room for a response until it is sent; raises `ProblemError` (429). A response that fits into the
-    connection's own buffer is not counted: it leaves at once."""
-    if size > RESPONSE_BYTES:
-        reserve(lease, size)
-
-
-def reserve(lease: Lease, size: int) -> None:
-    """Reserve `size` bytes; raises `ProblemError` (429)."""
-    try:
-        lease.grow(size)
-    except TooBusy as error:
-        raise _too_busy(error) from None
-
-
 def _too_large(limit: int, headers: dict[str, str] | None = None) -> ProblemError:
     detail = f"The body is larger than {limit} bytes; send fewer inputs in a request."
     return ProblemError(413, "body_too_large", detail, expected=f"at most {limit} bytes", headers=headers)
-
-
-def _too_busy(error: TooBusy) -> ProblemError:
-    return ProblemError(429, "queue_full", f"{error}; try again later.".capitalize(), headers=RETRY_AFTER)
 
 
 def _content_encoding(request: Request) -> str:

@@ -1,8 +1,9 @@
 """From an exception to the error response: for everything that is raised in a route."""
 
+import logging
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -12,139 +13,81 @@ from ..codec.arrays import InputError, InputTooLarge
 from ..codec.decoders.pool import DecoderUnavailable
 from ..codec.decoding import FieldError, NotJson
 from ..codec.forms import FormError, FormFieldError
+from ..format.text import printable
 from ..inference.graph import NetworkError, NetworkFailed
 from ..models.rates import RateError
 from ..models.store import ModelNotFound, ModelsLoading
+from ..monitoring.metrics import Metrics
 from ..schemas import Problem
 from .disconnect import ClientGaveUp
-from .problems import ProblemError, make_problem
+from .problems import CLIENT_GONE, ProblemError, make_problem
 
-# The client disconnected before a response was begun (nginx's number).
-CLIENT_GONE = 499
 HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
 Headers = Mapping[str, str]
 Answer = tuple[Problem, Headers]
+log = logging.getLogger("demur")
+
+
+@dataclass(frozen=True)
+class Told:
+    """detail: with what the exception says. again: whether to try again later. Where the exception has a field, the
+    problem names it."""
+
+    status: int
+    code: str
+    detail: str = "{error}."
+    again: bool = False
+
+
+WHERE = "field", "found", "expected"
+LOG = "; the operator's log has the details."
+UNFORESEEN = Told(500, "internal", f"The service failed{LOG}")
+# The first that an exception is a kind of.
+ANSWERS: Mapping[type[Exception], Told] = {
+    NotJson: Told(400, "json", "{error}"),
+    FieldError: Told(422, "field", "{error}"),
+    FormError: Told(400, "multipart", "The body is no valid form: {error}."),
+    FormFieldError: Told(422, "field"),
+    DecoderUnavailable: Told(503, "decoder", f"No process could read the images or texts{LOG}", True),
+    InputTooLarge: Told(413, "input_too_large"),
+    InputError: Told(422, "input"),
+    RateError: Told(422, "false_reject_rate"),
+    NetworkError: Told(422, "network", "{error}"),
+    NetworkFailed: Told(503, "network_failed", f"The model's network fails{LOG}"),
+    ModelsLoading: Told(503, "loading", "Models are still being loaded: {error}; try again later.", True),
+    ModelNotFound: Told(404, "model_not_found"),
+    QueueFull: Told(429, "queue_full", "The queue is full: {error}. Try again in {seconds} s.", True),
+    ClientDeadlineExceeded: Told(504, "deadline_client", "{capital}; the request itself allowed no more time."),
+    DeadlineExceeded: Told(504, "deadline", "{capital}."),
+    Closed: Told(503, "draining", "The service or the model is shutting down.", True),
+    BatcherFailed: Told(503, "batcher_failed", f"The service computes nothing any more and wants to be restarted{LOG}"),
+    ClientGaveUp: Told(CLIENT_GONE, "gone_slow", "The client is gone."),
+    ClientDisconnect: Told(CLIENT_GONE, "gone", "The client is gone."),
+}
+RAISED = (ProblemError, HTTPException, *ANSWERS)
+
+
+def refusal(error: Exception, metrics: Metrics) -> Answer:
+    """`problem_of`, counted, and told to the operator."""
+    problem, headers = problem_of(error)
+    metrics.errors.labels(problem.code).inc()
+    if log.isEnabledFor(logging.DEBUG):
+        log.debug("refused, %d %s: %s", problem.status, problem.code, printable(problem.detail))
+    if isinstance(error, NetworkFailed):  # an error of the bundle: its operator must know of it
+        log.error("a prediction failed: %s", printable(str(error)))
+    return problem, headers
 
 
 def problem_of(error: Exception) -> Answer:
     """The problem and the headers to answer with; an unforeseen error is a 500 that reveals nothing."""
-    for kind, translate in TRANSLATIONS.items():
-        if isinstance(error, kind):
-            return translate(error)
-    return make_problem(500, "internal", "The service failed; the operator's log has the details."), {}
-
-
-def _problem(error: ProblemError) -> Answer:
-    return error.problem, error.headers
-
-
-def _not_json(error: NotJson) -> Answer:
-    return make_problem(400, "json", f"{error}"), {}
-
-
-def _field(error: FieldError) -> Answer:
-    return make_problem(422, "field", f"{error}", field=error.field), {}
-
-
-def _form(error: FormError) -> Answer:
-    return make_problem(400, "multipart", f"The body is no valid form: {error}."), {}
-
-
-def _form_field(error: FormFieldError) -> Answer:
-    where = {"field": error.field, "found": error.found, "expected": error.expected}
-    return make_problem(422, "field", f"{error}.", **where), {}
-
-
-def _no_decoder(_: DecoderUnavailable) -> Answer:
-    detail = "No process could read the images or texts; try again later. The operator's log has the details."
-    return make_problem(503, "decoder", detail), {"Retry-After": "1"}
-
-
-def _input(error: InputError) -> Answer:
-    status, code = (413, "input_too_large") if isinstance(error, InputTooLarge) else (422, "input")
-    where = {"field": error.field, "found": error.found, "expected": error.expected}
-    return make_problem(status, code, f"{error}.", **where), {}
-
-
-def _rate(error: RateError) -> Answer:
-    where = {"field": "false_reject_rate", "found": error.found, "expected": error.expected}
-    return make_problem(422, "false_reject_rate", f"{error}.", **where), {}
-
-
-def _network(error: NetworkError) -> Answer:
-    return make_problem(422, "network", f"{error}"), {}
-
-
-def _network_failed(_: NetworkFailed) -> Answer:
-    detail = "The model's network fails; the operator's log has the details."
-    return make_problem(503, "network_failed", detail), {}
-
-
-def _not_found(error: ModelNotFound) -> Answer:
-    return make_problem(404, "model_not_found", f"{error}."), {}
-
-
-def _loading(error: ModelsLoading) -> Answer:
-    return make_problem(503, "loading", f"Models are still being loaded: {error}; try again later."), {
-        "Retry-After": "1"
-    }
-
-
-def _queue_full(error: QueueFull) -> Answer:
-    seconds = math.ceil(error.retry_after_seconds)
-    detail = f"The queue is full: {error}. Try again in {seconds} s."
-    return make_problem(429, "queue_full", detail), {"Retry-After": str(seconds)}
-
-
-def _deadline(error: DeadlineExceeded) -> Answer:
-    return make_problem(504, "deadline", f"{error}.".capitalize()), {}
-
-
-def _client_deadline(error: ClientDeadlineExceeded) -> Answer:
-    return make_problem(504, "deadline_client", f"{error}; the request itself allowed no more time.".capitalize()), {}
-
-
-def _closed(_: Closed) -> Answer:
-    return make_problem(503, "draining", "The service or the model is shutting down."), {"Retry-After": "1"}
-
-
-def _failed(_: BatcherFailed) -> Answer:
-    detail = "The service computes nothing any more and wants to be restarted; the operator's log has the details."
-    return make_problem(503, "batcher_failed", detail), {}
-
-
-def _gone(_: ClientDisconnect, code: str = "gone") -> Answer:
-    return Problem(title="Client Closed Request", status=CLIENT_GONE, detail="The client is gone.", code=code), {}
-
-
-def _gave_up(error: ClientGaveUp) -> Answer:
-    return _gone(error, "gone_slow")
-
-
-def _http(error: HTTPException) -> Answer:
-    code = HTTP_CODES.get(error.status_code, "http")
-    return make_problem(error.status_code, code, f"{error.detail}."), error.headers or {}
-
-
-TRANSLATIONS: Mapping[type[Exception], Callable[[Any], Answer]] = {
-    ProblemError: _problem,
-    NotJson: _not_json,
-    FieldError: _field,
-    FormError: _form,
-    FormFieldError: _form_field,
-    DecoderUnavailable: _no_decoder,
-    InputError: _input,
-    RateError: _rate,
-    NetworkError: _network,
-    NetworkFailed: _network_failed,
-    ModelsLoading: _loading,  # a kind of the next
-    ModelNotFound: _not_found,
-    QueueFull: _queue_full,
-    ClientDeadlineExceeded: _client_deadline,
-    DeadlineExceeded: _deadline,
-    Closed: _closed,
-    BatcherFailed: _failed,
-    ClientGaveUp: _gave_up,  # a kind of the next
-    ClientDisconnect: _gone,
-    HTTPException: _http,
-}
+    if isinstance(error, ProblemError):
+        return error.problem, error.headers
+    if isinstance(error, HTTPException):
+        code = HTTP_CODES.get(error.status_code, "http")
+        return make_problem(error.status_code, code, f"{error.detail}."), error.headers or {}
+    told = next((told for kind, told in ANSWERS.items() if isinstance(error, kind)), UNFORESEEN)
+    seconds = math.ceil(getattr(error, "retry_after_seconds", 1))
+    detail = told.detail.format(error=error, capital=str(error).capitalize(), seconds=seconds)
+    names = WHERE if hasattr(error, "field") and told is not UNFORESEEN else ()
+    where = {name: getattr(error, name, None) for name in names}
+    return make_problem(told.status, told.code, detail, **where), {"Retry-After": str(seconds)} if told.again else {}

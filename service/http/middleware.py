@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from fastapi import Response
 from starlette.datastructures import Headers
@@ -10,11 +10,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..monitoring.metrics import Metrics
 from ..security.api_keys import KeyRing
-from .access_log import log_request
+from .access_log import log_exchange
 from .disconnect import disconnect_event
-from .errors import CLIENT_GONE
-from .problems import make_problem, render
-from .request_id import HEADER, identify
+from .errors import refusal
+from .exchange import EXCHANGE, Exchange, begin_exchange
+from .problems import CLIENT_GONE, ProblemError, render
+from .request_id import HEADER, make_current
 
 SECURITY_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -27,26 +28,73 @@ CONTENT_POLICY, NO_CONTENT_POLICY = b"content-security-policy", b"default-src 'n
 # Exact paths: a prefix would also match other spellings of protected paths.
 PUBLIC_PATHS = frozenset({"/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready"})
 METRICS_PATH = "/metrics"
+ID_HEADER = HEADER.lower().encode()
 
 
-class SecurityHeaders:
-    """Add headers that keep browsers from sniffing, framing and caching; while draining, add `Connection: close`."""
+class Exchanges:
+    """Counts and times every exchange, and tells of it where that is wanted. trace: makes its spans, None: nobody wants
+    them."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
+    def __init__(self, metrics: Metrics, access_log: bool) -> None:
+        self.metrics, self._access_log = metrics, access_log
+        self.trace: Callable[[Exchange], None] | None = None
+
+    def begin(self, exchange: Exchange) -> None:
+        """Its id is the current one from now on."""
+        make_current(exchange.identity)
+        self.metrics.in_flight.inc()
+
+    def end(self, exchange: Exchange) -> None:
+        """Counted by route template, so that clients cannot create labels."""
+        seconds = time.perf_counter() - exchange.began
+        self.metrics.in_flight.dec()
+        self.metrics.answered(exchange.method, exchange.route or "unmatched", exchange.status, seconds)
+        if self._access_log:
+            log_exchange(exchange, seconds)
+        if self.trace is not None:
+            self.trace(exchange)
+
+
+class Exchanging:
+    """Around everything that answers: each request is an exchange, and each answer has its id as `X-Request-ID`, and
+    headers that keep browsers from sniffing, framing and caching; while draining, also `Connection: close`."""
+
+    def __init__(self, app: ASGIApp, exchanges: Exchanges) -> None:
+        self.app, self.exchanges = app, exchanges
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        exchange = begin_exchange(scope)
 
-        async def with_headers(message: Message) -> None:
+        async def noting(message: Message) -> None:
             if message["type"] == "http.response.start":
+                exchange.status = message["status"]
                 headers = with_security_headers(message["headers"])
-                message["headers"] = _with_close(headers) if scope["app"].state.runtime.draining else headers
+                headers = _with_close(headers) if scope["app"].state.runtime.draining else headers
+                message["headers"] = [*headers, (ID_HEADER, exchange.identity.encode())]
+            exchange.size += len(message.get("body", b""))
             await send(message)
 
-        await self.app(scope, receive, with_headers)
+        async def refuse(error: Exception) -> None:
+            if exchange.status == CLIENT_GONE:
+                await render(exchange.path, *refusal(error, self.exchanges.metrics))(scope, receive, noting)
+
+        self.exchanges.begin(exchange)
+        try:
+            await self.app(scope, receive, noting)
+        except asyncio.CancelledError:  # the time to finish after SIGTERM is over
+            await refuse(ProblemError(503, "draining", "The service shut down before the request was complete."))
+        except Exception as error:
+            await refuse(error)
+            exchange.status = 500
+            raise
+        finally:
+            event, exchange.route = disconnect_event(scope), getattr(scope.get("route"), "path", None)
+            exchange.complete = event is None or not event.is_set
+            exchange.size = 0 if exchange.method == "HEAD" else exchange.size
+            self.exchanges.end(exchange)
 
 
 def with_security_headers(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
@@ -59,7 +107,7 @@ def with_security_headers(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[
 
 
 def secured(response: Response) -> Response:
-    """The response with the security headers, for responses that do not pass through `SecurityHeaders`."""
+    """The response with the security headers, for responses that do not pass through `Exchanging`."""
     response.raw_headers = with_security_headers(response.raw_headers)
     return response
 
@@ -68,75 +116,13 @@ def _with_close(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, byt
     return [*(pair for pair in headers if pair[0].lower() != b"connection"), (b"connection", b"close")]
 
 
-class RequestIds:
-    """Give every request an id, for the log, and send it back as `X-Request-ID`, whatever the answer."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        header = (HEADER.lower().encode(), identify(scope).encode())
-
-        async def with_id(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], header]
-            await send(message)
-
-        await self.app(scope, receive, with_id)
-
-
-class RequestMetrics:
-    """Count and time requests by route template, so that clients cannot create labels, and log them where that is
-    wanted."""
-
-    def __init__(self, app: ASGIApp, metrics: Metrics, access_log: bool) -> None:
-        self.app, self.metrics, self.access_log = app, metrics, access_log
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        started, status, size = time.perf_counter(), CLIENT_GONE, 0
-
-        async def note_status(message: Message) -> None:
-            nonlocal status, size
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            size += len(message.get("body", b""))
-            await send(message)
-
-        self.metrics.in_flight.inc()
-        try:
-            await self.app(scope, receive, note_status)
-        except asyncio.CancelledError:  # the time to finish after SIGTERM is over
-            if status == CLIENT_GONE:
-                problem = make_problem(503, "draining", "The service shut down before the request was complete.")
-                await secured(render(scope["path"], problem))(scope, receive, note_status)
-        except Exception:
-            status = 500
-            raise
-        finally:
-            self.metrics.in_flight.dec()
-            route = getattr(scope.get("route"), "path", "unmatched")
-            seconds = time.perf_counter() - started
-            self.metrics.answered(scope["method"], route, status, seconds)
-            if self.access_log:
-                event = disconnect_event(scope)
-                complete = event is None or not event.is_set
-                log_request(scope, status, seconds, 0 if scope["method"] == "HEAD" else size, complete)
-
-
 class ApiKeys:
     """Answer requests without a valid key with 401; keys come as `Authorization: Bearer KEY` or `X-API-Key: KEY`.
 
     `own`: the keys of single paths, None: those of the others; `keys`: those of all other paths, None: none is needed.
 
     Health is public for load balancers and monitoring, and so are the paths in `public`. Put this inside the CORS
-    middleware, which answers browsers' preflights (sent without a key) and lets pages read the 401. The key's name
-    is stored in the scope's state as `api_key`.
+    middleware, which answers browsers' preflights (sent without a key) and lets pages read the 401.
     """
 
     def __init__(
@@ -155,17 +141,23 @@ class ApiKeys:
         if ring is None or scope["path"] in self.public:
             await self.app(scope, receive, send)
             return
-        keys = presented_keys(Headers(scope=scope))
-        owner = next((owner for key in keys if (owner := ring.owner(key)) is not None), None)
-        if owner is None:
-            self.metrics.errors.labels("unauthorized").inc()
-            found = "no key" if not keys else "a key that is not known here"
-            detail = f"Found {found}, expected one in the header 'Authorization: Bearer KEY' or 'X-API-Key: KEY'."
-            problem = make_problem(401, "unauthorized", detail)
-            await render(scope["path"], problem, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
-            return
-        scope.setdefault("state", {})["api_key"] = owner
-        await self.app(scope, receive, send)
+        try:
+            scope[EXCHANGE].key = owner_of(ring, Headers(scope=scope))
+        except ProblemError as error:
+            await render(scope["path"], *refusal(error, self.metrics))(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+
+def owner_of(ring: KeyRing, headers: Headers) -> str:
+    """The name of the key among the headers; raises `ProblemError` (401) for none that is in the ring."""
+    keys = presented_keys(headers)
+    for key in keys:
+        if (owner := ring.owner(key)) is not None:
+            return owner
+    found = "no key" if not keys else "a key that is not known here"
+    detail = f"Found {found}, expected one in the header 'Authorization: Bearer KEY' or 'X-API-Key: KEY'."
+    raise ProblemError(401, "unauthorized", detail, headers={"WWW-Authenticate": "Bearer"})
 
 
 def presented_keys(headers: Headers) -> list[bytes]:

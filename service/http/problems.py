@@ -8,6 +8,7 @@ from fastapi import Response
 
 from ..schemas import Problem
 
+CLIENT_GONE = 499  # the client left before an answer was begun (nginx's number)
 MEDIA_TYPE = "application/problem+json"
 
 
@@ -23,7 +24,7 @@ class ProblemError(Exception):
 
 def make_problem(status: int, code: str, detail: str, **where: str | None) -> Problem:
     """A problem titled with the status's phrase; `where` may hold field, found and expected."""
-    title = HTTPStatus(status).phrase
+    title = "Client Closed Request" if status == CLIENT_GONE else HTTPStatus(status).phrase
     return Problem.model_validate({"title": title, "status": status, "detail": detail, "code": code, **where})
 
 

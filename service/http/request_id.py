@@ -5,8 +5,7 @@ import re
 from collections.abc import Iterable
 from contextvars import ContextVar
 
-from fastapi import Request
-from starlette.types import Scope
+from starlette.datastructures import Headers
 
 from .problems import ProblemError
 
@@ -21,12 +20,9 @@ def random_id() -> str:
     return os.urandom(16).hex()
 
 
-def identify(scope: Scope) -> str:
-    """The id of the request of this ASGI scope, which is the current one from now on: the header `X-Request-ID`, or
-    without one of the right form, a random id."""
-    identity = id_of(scope["headers"])
+def make_current(identity: str) -> None:
+    """Of the request that runs in this context."""
     _CURRENT.set(identity)
-    return identity
 
 
 def id_of(headers: Iterable[tuple[bytes, bytes]]) -> str:
@@ -40,17 +36,17 @@ def current_id() -> str | None:
     return _CURRENT.get()
 
 
-def request_id(request: Request) -> str:
+def request_id(headers: Headers) -> str:
     """The header `X-Request-ID`, or without one, the random id of the request; raises as `given_id`."""
-    return given_id(request) or current_id() or random_id()
+    return given_id(headers) or current_id() or random_id()
 
 
-def given_id(request: Request) -> str | None:
+def given_id(headers: Headers) -> str | None:
     """The header `X-Request-ID`, None without one.
 
     Raises `ProblemError` (422) for a header of another form than 1 to 128 visible ASCII characters.
     """
-    given = request.headers.get(HEADER)
+    given = headers.get(HEADER)
     if given is not None and FORM.fullmatch(given) is None:
         found, expected = f"{given!r:.100}", "1 to 128 visible ASCII characters"
         detail = f"{HEADER}: found {found}, expected {expected}."

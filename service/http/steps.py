@@ -3,12 +3,8 @@
 import time
 from dataclasses import dataclass
 
-from starlette.requests import HTTPConnection
-
 from ..batching import Answered
 from ..models.served import AnyPrediction, ServedModel
-
-STEPS = "demur.steps"
 
 
 @dataclass(slots=True)
@@ -52,9 +48,3 @@ class Steps:
         # What is not computed is waited for: for a batch, a thread, and for the event loop to go on.
         taken = max(self.decoded_at, self.answered_at - self.answer.compute_seconds)
         return [decode, ("queue", self.decoded_at, taken), ("compute", taken, self.answered_at)]
-
-
-def steps_of(connection: HTTPConnection) -> Steps:
-    """The steps of the request, which whoever traces it has put there."""
-    steps: Steps = connection.scope.setdefault(STEPS, Steps())
-    return steps

@@ -10,8 +10,8 @@ class RateError(ValueError):
     """A request asks for a rate that it cannot have."""
 
     def __init__(self, found: float, expected: str) -> None:
-        self.found, self.expected = f"{found:g}", expected
-        super().__init__(f"false_reject_rate: found {found:g}, expected {expected}")
+        self.field, self.found, self.expected = "false_reject_rate", f"{found:g}", expected
+        super().__init__(f"{self.field}: found {found:g}, expected {expected}")
 
 
 @dataclass(frozen=True)

@@ -101,19 +101,20 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Load the models' folder, and accept requests."""
         await super().startup(sockets)
-        await self._start_rpc()
-        self._most_connections = most_connections()
+        most = most_connections()
+        self._most_connections = most - await self._start_rpc(max(1, most // 4))
         _tune_garbage_collection()
         self.heartbeat()
 
-    async def _start_rpc(self) -> None:
+    async def _start_rpc(self, connections: int) -> int:
+        """How many connections it may have of so many; 0 without it."""
         runtime = _runtime(self.config.app)
         if runtime is None or runtime.settings.grpc_port is None or self.should_exit:
-            return
+            return 0
         from ..rpc.server import RpcServer
 
         app: Any = self.config.app
-        self._rpc = RpcServer(app, runtime, runtime.settings, self.server_state.tasks, app.state.api_keys)
+        self._rpc = RpcServer(app, self.server_state.tasks, connections)
         try:
             await self._rpc.start()
         except OSError as error:
@@ -121,6 +122,7 @@ class Server(uvicorn.Server):
             await self.lifespan.shutdown()
             sys.exit(1)
         log.info("gRPC running on %s:%d", self.config.host, self._rpc.port)
+        return connections
 
     def _stop_rpc(self) -> None:
         """Take no more calls; uvicorn waits for its tasks, and so for those that run."""

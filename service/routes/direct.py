@@ -1,7 +1,8 @@
 """Routes whose endpoints take the request and return the response, without dependencies or conversions."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -9,9 +10,13 @@ from fastapi.routing import APIRoute
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..http.admission import LEASE
-from ..http.disconnect import response_taken
-from ..runtime import Runtime
+from ..data_plane import Call
+from ..http.admission import LEASE, Lease, lease_of
+from ..http.bodies import read_body
+from ..http.disconnect import CancelOnDisconnect, response_taken
+from ..http.exchange import exchange_of
+from ..http.problems import ProblemError
+from ..runtime import RequestDeadline, Runtime, runtime_of
 
 
 class DirectRoute(APIRoute):
@@ -27,7 +32,7 @@ class DirectRoute(APIRoute):
         self.app = _leased(self.endpoint)
 
 
-class _Headers(Headers):
+class RequestHeaders(Headers):
     """Starlette's raise and catch an error for each header that is not there, as most are."""
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -39,7 +44,7 @@ class _Headers(Headers):
 class _Request(Request):
     @cached_property
     def headers(self) -> Headers:
-        return _Headers(scope=self.scope)
+        return RequestHeaders(scope=self.scope)
 
 
 def _leased(endpoint: Callable[[Request], Awaitable[Response]]) -> ASGIApp:
@@ -52,6 +57,29 @@ def _leased(endpoint: Callable[[Request], Awaitable[Response]]) -> ASGIApp:
             await response_taken(scope)
 
     return run
+
+
+def call_of(request: Request) -> Call:
+    """The request of a `DirectRoute`, for the data plane."""
+    runtime, lease, path = runtime_of(request), lease_of(request), request.path_params
+    read, attended = partial(_read, request, runtime, lease), partial(CancelOnDisconnect, request)
+    named = path.get("name"), path.get("version")
+    return Call(runtime, exchange_of(request), request.headers, lease, *named, read, attended)
+
+
+async def _read(request: Request, runtime: Runtime, lease: Lease, deadline: RequestDeadline) -> bytes:
+    """The body; raises what `read_body` raises, and `ProblemError` (504) where the client's own deadline, sooner than
+    the operator's, passes before its body is there."""
+    settings = runtime.settings
+    reading = read_body(request, settings.max_body_bytes, settings.client_timeout_seconds, lease, runtime.body_threads)
+    if deadline.at >= deadline.latest:
+        return await reading
+    try:
+        async with asyncio.timeout_at(deadline.at):
+            return await reading
+    except TimeoutError:
+        detail = "The deadline passed while the body arrived."
+        raise ProblemError(504, "deadline_client", detail, headers={"Connection": "close"}) from None
 
 
 def direct_router(**options: Any) -> APIRouter:

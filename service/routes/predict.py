@@ -16,9 +16,9 @@ from ..http.request_id import HEADER as ID_HEADER
 from ..http.request_id import request_id
 from ..http.route_key import PARAMETER as ROUTE_PARAMETER
 from ..models.served import ServedModel
-from ..runtime import Runtime
+from ..runtime import runtime_of
 from ..schemas import PredictRequest, PredictResponse, Problem
-from .direct import direct_router, path_parameters
+from .direct import call_of, direct_router, path_parameters
 from .query import PARAMETERS, Query, query_of
 
 router = direct_router(tags=["predict"])
@@ -73,37 +73,38 @@ def _documented(*names: str) -> dict[str, Any]:
 @router.post("/predict", **_documented())
 async def predict(request: Request) -> Response:
     """Probabilities (or means and intervals), variances and reject flags for each example, by the default model."""
-    return await infer(request, bind)
+    return await infer(call_of(request), partial(bind, request))
 
 
 @router.post("/models/{name}/predict", **_documented("name"))
 async def predict_by(request: Request) -> Response:
     """As `/predict`, by the latest version of the model `name`."""
-    return await infer(request, bind)
+    return await infer(call_of(request), partial(bind, request))
 
 
 @router.post("/models/{name}/versions/{version}/predict", **_documented("name", "version"))
 async def predict_by_version(request: Request) -> Response:
     """As `/predict`, by this version of the model `name`."""
-    return await infer(request, bind)
+    return await infer(call_of(request), partial(bind, request))
 
 
-def bind(request: Request, model: ServedModel, runtime: Runtime) -> Reader:
+def bind(request: Request, model: ServedModel) -> Reader[Response]:
     """Refuses a wrong query, id or media type before the body is read."""
-    identity, query, kind = request_id(request), query_of(request), media_type(request) or JSON
+    identity, query, kind = request_id(request.headers), query_of(request), media_type(request) or JSON
+    limits = runtime_of(request).limits
     model.decision(query.rate)
     encode = partial(_encode, identity, query, query.view(model.manifest))
     if kind not in {JSON, NPY, MULTIPART, *IMAGES}:
         raise _unsupported(kind)
 
-    def read(body: bytes) -> Asked:
+    def read(body: bytes) -> Asked[Response]:
         content: Content
         if kind == MULTIPART:
             content = Form(request.headers["content-type"], body)
         elif kind in IMAGES:
             content = ImageFiles([body], "files")
         else:
-            content = (from_npy if kind == NPY else from_json)(body, model.manifest.input, runtime.limits)
+            content = (from_npy if kind == NPY else from_json)(body, model.manifest.input, limits)
         return Asked(content, encode, identity, query.rate, trial=query.trial)
 
     return Reader(kind, read, len if kind in {JSON, NPY} else lambda _: 0)  # images are decoded later

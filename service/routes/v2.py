@@ -6,10 +6,9 @@ from typing import Any
 from fastapi import APIRouter, Request
 
 from ..http.problems import ProblemError
-from ..models.served import ServedModel
 from ..oip.metadata import metadata
 from ..oip.schemas import Live, ModelMetadata, ModelReady, Ready, ServerMetadata
-from ..runtime import runtime_of
+from ..runtime import Runtime, runtime_of
 from . import operations, v2_infer
 from .direct import DirectRoute, path_parameters
 from .v2_errors import errors
@@ -19,6 +18,7 @@ Json = dict[str, Any]
 Endpoint = Callable[..., Any]
 MODEL, VERSION = "/models/{name}", "/models/{name}/versions/{version}"
 NOT_READY = errors(401, 503)
+NAME = "demur"
 
 
 def _of_model(path: str, method: str = "GET", **options: Any) -> Callable[[Endpoint], Endpoint]:
@@ -34,11 +34,6 @@ def _of_model(path: str, method: str = "GET", **options: Any) -> Callable[[Endpo
     return register
 
 
-def _find(request: Request) -> ServedModel:
-    store, named = runtime_of(request).store, request.path_params
-    return store.find(named["name"], named.get("version"))
-
-
 # Starlette tries routes in order: the most frequent one comes first.
 _of_model("/infer", "POST", route_class_override=DirectRoute, **v2_infer.DOCUMENTED)(v2_infer.infer)
 
@@ -47,7 +42,7 @@ _of_model("/infer", "POST", route_class_override=DirectRoute, **v2_infer.DOCUMEN
 @router.get("", response_model=ServerMetadata, responses=errors(401))
 async def server(request: Request) -> Json:
     """The service's name and version, and which extensions of the protocol it has."""
-    return {"name": "demur", "version": request.app.version, "extensions": ["binary_tensor_data"]}
+    return {"name": NAME, "version": request.app.version, "extensions": ["binary_tensor_data"]}
 
 
 @router.head("/health/live", include_in_schema=False)
@@ -70,7 +65,13 @@ async def ready(request: Request) -> Ready:
 @_of_model("", response_model=ModelMetadata, responses=errors(401, 404))
 async def model(request: Request) -> Json:
     """The model's tensors, and its loaded versions."""
-    served, runtime = _find(request), runtime_of(request)
+    named = request.path_params
+    return described(runtime_of(request), named["name"], named.get("version"))
+
+
+def described(runtime: Runtime, name: str, version: str | None) -> Json:
+    """The model's metadata; raises `ModelNotFound`."""
+    served = runtime.store.find(name, version)
     return metadata(served.predictor, runtime.store.versions(served.name))
 
 
@@ -78,10 +79,16 @@ async def model(request: Request) -> Json:
 @_of_model("/ready", response_model=ModelReady, responses=errors(401, 404, 503))
 async def model_ready(request: Request) -> ModelReady:
     """The model is loaded and computes, and the service is not shutting down."""
-    served = _find(request)
-    if runtime_of(request).draining:
+    named = request.path_params
+    return await check_ready(runtime_of(request), named["name"], named.get("version"))
+
+
+async def check_ready(runtime: Runtime, name: str, version: str | None) -> ModelReady:
+    """Raises `ModelNotFound`, and `ProblemError` (503) where the model takes no requests."""
+    served = runtime.store.find(name, version)
+    if runtime.draining:
         raise ProblemError(503, "draining", "The service is shutting down.")
-    operations.check_computes(runtime_of(request))
+    operations.check_computes(runtime)
     if not served.alive:
         raise ProblemError(503, "batcher_failed", "The model computes nothing any more; the log says why.")
     return ModelReady(name=served.name)

@@ -11,7 +11,7 @@ from ..codec.decoding import JSON, Decoded
 from ..codec.encoded_images import ImageFiles, ImageTexts
 from ..codec.json_limits import json_limits_for
 from ..codec.plain_texts import PlainTexts
-from ..data_plane import Asked, Outcome, Reader
+from ..data_plane import Asked, Outcome, R, Reader
 from ..data_plane import infer as infer_by
 from ..http.bodies import media_type
 from ..http.problems import ProblemError
@@ -25,11 +25,11 @@ from ..oip.request import LENGTH_HEADER, Wanted, header_length
 from ..oip.response import Head
 from ..oip.schemas import INPUT, InferResponse, inlined
 from ..oip.schemas import InferRequest as DocumentedRequest
-from ..runtime import Runtime
+from ..runtime import runtime_of
+from .direct import call_of
 from .v2_errors import ALL_ERRORS
 
 OCTETS = "application/octet-stream"
-OTHER_BIND = "demur.bind"  # an extension of the scope: in place of `bind`, for bodies of another form
 BINARY_SPEED = 16  # bytes of a binary tensor that take as long as one byte of JSON
 BINARY = {"schema": {"type": "string", "format": "binary"}}
 LENGTH_PARAMETER = {
@@ -58,27 +58,28 @@ DOCUMENTED: dict[str, Any] = {
 
 async def infer(request: Request) -> Response:
     """The outputs asked for: probabilities or means, their variances, and whether each example is rejected."""
-    return await infer_by(request, request.scope.get("extensions", {}).get(OTHER_BIND, bind))
+    return await infer_by(call_of(request), partial(bind, request))
 
 
-def bind(request: Request, model: ServedModel, runtime: Runtime) -> Reader:
+def bind(request: Request, model: ServedModel) -> Reader[Response]:
     """Refuses a query, and a wrong id, media type or length, before the body is read."""
     if query := request.scope["query_string"].decode("latin-1"):  # a trial, or a rate, would be passed over
         detail = f"Found the query {query!r:.100}, expected none: the protocol's parameters are in the body."
         raise ProblemError(422, "field", detail, field="query", found=query[:100], expected="none")
-    identity, kind = given_id(request), media_type(request)
+    identity, kind = given_id(request.headers), media_type(request)
     if kind not in {"", JSON, OCTETS}:
         expected = f"{JSON}, {OCTETS} or none"
         detail = f"Found the media type {kind!r:.100}, expected {expected}."
         raise ProblemError(415, "media_type", detail, field="Content-Type", found=kind[:100], expected=expected)
-    length, spec, limits = header_length(request.headers.get(LENGTH_HEADER)), model.manifest.input, runtime.limits
+    length, spec = header_length(request.headers.get(LENGTH_HEADER)), model.manifest.input
+    limits = runtime_of(request).limits
     bounds, known = json_limits_for(spec, limits.rows(spec)), outputs_of(model.manifest)
 
     def effort(body: bytes) -> int:
         json = len(body) if length is None else min(length, len(body))
         return json + (len(body) - json) // BINARY_SPEED
 
-    def read(body: bytes) -> Asked:
+    def read(body: bytes) -> Asked[Response]:
         asked = parse_request(body, length, bounds)
         return asked_by(asked, identity, model, limits, partial(_encode, asked, known))
 
@@ -90,8 +91,8 @@ def asked_by(
     identity: str | None,
     model: ServedModel,
     limits: InputLimits,
-    encode: Callable[[Outcome], Response],
-) -> Asked:
+    encode: Callable[[Outcome], R],
+) -> Asked[R]:
     """What the protocol's request asks for; raises `InputError`. identity: where it has none itself."""
     spec = model.manifest.input
     check_outputs(request, outputs_of(model.manifest))

@@ -1,11 +1,13 @@
 """ModelInferRequest -> what is asked for, and its answer -> ModelInferResponse."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from fastapi import Request, Response
+from starlette.datastructures import Headers
 
+from ..codec.arrays import InputLimits
 from ..data_plane import Asked, Outcome, Reader
 from ..http.request_id import given_id
 from ..models.served import ServedModel
@@ -16,7 +18,6 @@ from ..oip.outputs import Output, outputs_of
 from ..oip.request import request_of
 from ..oip.schemas import MAX_DIMENSIONS
 from ..routes.v2_infer import BINARY_SPEED, answer_of, asked_by
-from ..runtime import Runtime
 from .protocol import Protocol
 from .tensors import add_contents, typed_bytes
 
@@ -25,15 +26,24 @@ NUMBERS = frozenset({"false_reject_rate"})  # parameters that KServe's messages 
 RAW, TYPED = "grpc, raw", "grpc, typed"
 
 
-def binder(protocol: Protocol, message: Any) -> Callable[[Request, ServedModel, Runtime], Reader]:
+@dataclass(frozen=True)
+class Reply:
+    """A message as bytes."""
+
+    body: bytes
+
+
+def binder(
+    protocol: Protocol, message: Any, headers: Headers, limits: InputLimits
+) -> Callable[[ServedModel], Reader[Reply]]:
     """For a parsed message, whose bytes are the body. An answer has contents by type, and not raw, where the request
     has."""
     typed = not message.raw_input_contents
 
-    def bind(request: Request, model: ServedModel, runtime: Runtime) -> Reader:
-        identity, known, limits = given_id(request), outputs_of(model.manifest), runtime.limits
+    def bind(model: ServedModel) -> Reader[Reply]:
+        identity, known = given_id(headers), outputs_of(model.manifest)
 
-        def read(_: bytes) -> Asked:
+        def read(_: bytes) -> Asked[Reply]:
             asked = infer_request(message)
             return asked_by(asked, identity, model, limits, partial(_encode, protocol, typed, asked, known))
 
@@ -91,7 +101,7 @@ def _number(text: str) -> float | str:
 
 def _encode(
     protocol: Protocol, typed: bool, asked: InferRequest, known: Mapping[str, Output], outcome: Outcome
-) -> Response:
+) -> Reply:
     head, tensors = answer_of(asked, known, outcome)
     message = protocol["ModelInferResponse"](
         model_name=head.model_name, model_version=head.model_version, id=head.id or ""
@@ -105,4 +115,4 @@ def _encode(
             add_contents(tensor, values)
         else:
             message.raw_output_contents.append(to_bytes(datatype, values))
-    return Response(message.SerializeToString())
+    return Reply(message.SerializeToString())

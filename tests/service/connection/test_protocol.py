@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from demur.service.connection.protocol import MAX_HEAD_BYTES as LIMIT
 from demur.service.connection.start_queue import StartQueue
-from demur.service.http.arrival import arrived_at
+from demur.service.http.exchange import begin_exchange
 from demur.service.schemas import PredictResponse
 from tests.support.bundles import Synthetic
 from tests.support.host import hosting
@@ -215,7 +215,7 @@ class Arrivals(list[float]):
     """An application that notes when requests began to arrive, by what it is told."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.append(arrived_at(scope))
+        self.append(begin_exchange(scope).arrived)
         await Response(b"served")(scope, receive, send)
 
 

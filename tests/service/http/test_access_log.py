@@ -3,12 +3,11 @@
 import json
 import logging
 import time
-from typing import Any
 
 import pytest
 
-from demur.service.http.access_log import ACCESS, MOST_SHOWN, log_request
-from demur.service.http.steps import STEPS, Steps
+from demur.service.http.access_log import ACCESS, MOST_SHOWN, log_exchange
+from demur.service.http.exchange import Exchange
 from demur.service.process.logs import JsonLines, WithContext, log_config
 from demur.service.settings import Settings
 
@@ -19,12 +18,13 @@ class Model:
     name, version = "digits", "9"
 
 
-SCOPE = {"type": "http", "method": "POST", "path": "/pre dict", "http_version": "1.1", "client": ("10.0.0.1", 80)}
+def exchange(path: str = "/pre dict", status: int = 200) -> Exchange:
+    return Exchange("POST", path, "1.1", ("10.0.0.1", 80), [], 0.0, status=status, size=2048)
 
 
-def logged(caplog: pytest.LogCaptureFixture, scope: dict[str, Any], status: int = 200) -> logging.LogRecord:
+def logged(caplog: pytest.LogCaptureFixture, found: Exchange) -> logging.LogRecord:
     with caplog.at_level(logging.INFO, ACCESS):
-        log_request(scope, status, 0.0123456789, 2048)
+        log_exchange(found, 0.0123456789)
     (record,) = caplog.records
     record.request_id = "mine"
     WithContext().filter(record)
@@ -36,8 +36,9 @@ def in_text(record: logging.LogRecord) -> str:
 
 
 def test_a_line_says_who_asked_for_what_and_how_it_was_answered(caplog: pytest.LogCaptureFixture) -> None:
-    steps = Steps(model=Model())  # type: ignore[arg-type]
-    record = logged(caplog, {**SCOPE, STEPS: steps, "state": {"api_key": "alice"}})
+    asked = exchange()
+    asked.steps.model, asked.key = Model(), "alice"  # type: ignore[assignment]
+    record = logged(caplog, asked)
     said = 'INFO:     10.0.0.1:80 - "POST /pre%20dict HTTP/1.1" 200 OK 12.3ms 2048B key=alice model=digits version=9'
     assert in_text(record).split(" ", 1)[1] == f"{said} request=mine"
     found = json.loads(JsonLines().format(record))
@@ -49,7 +50,9 @@ def test_a_line_says_who_asked_for_what_and_how_it_was_answered(caplog: pytest.L
 
 @pytest.mark.parametrize(("status", "said"), [(404, "404 Not Found"), (499, "499"), (504, "504 Gateway Timeout")])
 def test_what_is_not_known_is_left_out(caplog: pytest.LogCaptureFixture, status: int, said: str) -> None:
-    record = logged(caplog, {**SCOPE, "client": None}, status)
+    asked = exchange(status=status)
+    asked.client = None
+    record = logged(caplog, asked)
     assert in_text(record).split(" ", 1)[1] == (
         f'INFO:     unknown - "POST /pre%20dict HTTP/1.1" {said} 12.3ms 2048B request=mine'
     )
@@ -58,7 +61,7 @@ def test_what_is_not_known_is_left_out(caplog: pytest.LogCaptureFixture, status:
 
 def test_a_path_is_quoted_and_cut(caplog: pytest.LogCaptureFixture) -> None:
     path = "/\n\x1b[31m\u202e" + "a" * 2**15
-    line = in_text(logged(caplog, {**SCOPE, "path": path}))
+    line = in_text(logged(caplog, exchange(path)))
     assert line.isprintable()
     assert len(line) < MOST_SHOWN + 200
 

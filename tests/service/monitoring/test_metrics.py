@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 import demur.service
-from demur.service.http.errors import HTTP_CODES
+from demur.service.http.errors import ANSWERS, HTTP_CODES, UNFORESEEN
 from demur.service.inference.predictor import Prediction, Predictor
 from demur.service.monitoring.metrics import ERROR_REASONS
 from tests.support.bundles import Synthetic
@@ -190,8 +190,9 @@ def test_every_reason_in_the_source_is_known() -> None:
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("make_problem", "ProblemError")
     ]
     codes = {call.args[1].value for call in calls if isinstance(call.args[1], ast.Constant)}
+    codes |= {told.code for told in (*ANSWERS.values(), UNFORESEEN)}
     assert {"queue_full", "internal", "unauthorized"} < codes
-    assert codes | {"gone", "gone_slow", "input", "input_too_large", "http", *HTTP_CODES.values()} <= {*ERROR_REASONS}
+    assert codes | {"http", *HTTP_CODES.values()} <= {*ERROR_REASONS}
 
 
 def test_what_the_calibration_set_says_is_there(fresh: Client, classification: Synthetic) -> None:

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from demur.service.__main__ import serve
 from demur.service.app import create_app
-from demur.service.http.request_id import current_id, identify
+from demur.service.http.request_id import current_id, make_current
 from demur.service.inference.predictor import Predictor
 from demur.service.process.server import Server, handled_signals
 from demur.service.schemas import PredictResponse
@@ -142,7 +142,7 @@ def test_the_log_names_no_request_where_a_signal_came_meanwhile(monkeypatch: pyt
 
     async def test() -> None:
         monkeypatch.setattr(server, "_event_loop", asyncio.get_running_loop())
-        identify({"headers": [(b"x-request-id", b"mine")]})
+        make_current("mine")
         monkeypatch.setattr(server, "_reload", lambda: said.append(current_id()))
         monkeypatch.setattr(server, "_of_terminal", False)
         server.handle_signal(signal.SIGHUP, None)

@@ -358,7 +358,8 @@ def test_the_end_loses_nothing(classification: Synthetic) -> None:
     answered = sum(len(one) - 1 for one in outcomes)
     assert answered > 100
     statuses = [match[1] for line in server.lines if (match := re.search(r'/infer HTTP/2" (\d+)', line))]
-    assert statuses == ["200"] * (answered + 1)
+    assert statuses.count("200") == answered + 1
+    assert {*statuses} <= {"200", "503"}
 
 
 def test_two_workers_share_the_port(classification: Synthetic) -> None:

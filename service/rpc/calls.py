@@ -1,0 +1,268 @@
+"""What every call passes, whatever it asks for: its id, the count of calls, its key, its message, and its refusal."""
+
+import asyncio
+import contextlib
+import functools
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+from google.protobuf.message import DecodeError
+from starlette.requests import ClientDisconnect
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+
+from ..batching.errors import CancelledWhileSlow
+from ..data_plane import INLINE_BYTES
+from ..http.admission import Lease
+from ..http.disconnect import ClientGaveUp
+from ..http.errors import refusal
+from ..http.exchange import Exchange
+from ..http.middleware import Exchanges, owner_of
+from ..http.problems import CLIENT_GONE, ProblemError
+from ..routes.direct import RequestHeaders
+from ..runtime import TIMEOUT_HEADER, Runtime
+from ..security.api_keys import KeyRing
+from .wire import MalformedMessage, check_parts
+
+Code = grpc.StatusCode
+CODES = {
+    400: Code.INVALID_ARGUMENT,
+    401: Code.UNAUTHENTICATED,
+    404: Code.NOT_FOUND,
+    408: Code.DEADLINE_EXCEEDED,
+    413: Code.INVALID_ARGUMENT,
+    415: Code.INVALID_ARGUMENT,
+    422: Code.INVALID_ARGUMENT,
+    429: Code.RESOURCE_EXHAUSTED,
+    499: Code.CANCELLED,
+    503: Code.UNAVAILABLE,
+    504: Code.DEADLINE_EXCEEDED,
+}
+TIMEOUT, PROXIED, RETRY_AFTER = TIMEOUT_HEADER.lower().encode(), b"x-forwarded-for", "Retry-After"
+# A message that is there so soon needs no room while it arrives: calls that are held take none from it.
+QUICK_SECONDS = 0.25
+PUBLIC_SECONDS = 1.0  # that a message of a few bytes may take
+MOST_WAITING = 1024  # calls without their message; the one that has waited longest gives way to another
+Context = Any  # grpc.aio.ServicerContext
+log = logging.getLogger("demur")
+
+
+@dataclass(slots=True)
+class Call:
+    """What is known of one that is answered."""
+
+    exchange: Exchange
+    headers: RequestHeaders
+    lease: Lease
+    data: bytes = b""  # its message
+
+
+@dataclass(frozen=True)
+class Method:
+    """asks, path: what it is called over HTTP. message: the class of what it takes, None: it has no fields. answer: of
+    the message; raises what the exception handlers answer. public: for load balancers, which have no key."""
+
+    asks: str
+    path: str
+    message: Any
+    answer: Callable[[Any, Call], Awaitable[Any]]
+    public: bool = False
+
+
+class Calls:
+    """running: the tasks that answer, which whoever stops the service waits for. keys: one of them is needed before a
+    message is read; None: none is. most_bytes: of a message. As many slow messages arrive at once as fit into the
+    operator's limit on pending bytes; the others stay with their clients."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        exchanges: Exchanges,
+        running: set[asyncio.Task[Any]],
+        keys: KeyRing | None,
+        most_bytes: int,
+    ) -> None:
+        self._runtime, self._exchanges, self._running, self._keys = runtime, exchanges, running, keys
+        self.seconds = runtime.settings.client_timeout_seconds
+        # As uvicorn does over HTTP.
+        self._trusting = ProxyHeadersMiddleware(_nothing, list(runtime.settings.trusted_proxies))
+        self._arriving = asyncio.Semaphore(max(1, runtime.settings.max_pending_bytes // most_bytes))
+        self._waiting: dict[asyncio.Timeout, None] = {}  # for their messages, the oldest first
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Take no more calls, and wait for no more messages."""
+        self._stopping = True
+        while self._waiting:
+            self._give_way()
+
+    def handler(self, method: Method) -> Any:
+        """Messages come and go as bytes: parsing large ones on the event loop would keep everybody waiting. Each call
+        is taken as a stream of one message, which is read when there is room for it, and not before the call begins.
+        """
+        return grpc.stream_unary_rpc_method_handler(functools.partial(self._answer, method))
+
+    async def exchange(self, asks: str, path: str, context: Context) -> Exchange:
+        """Of a call, which is not counted yet."""
+        headers = [
+            (name.encode(), value.encode(errors="surrogateescape"))
+            for name, value in context.invocation_metadata() or ()
+            if isinstance(value, str)
+        ]
+        names, left = {name for name, _ in headers}, context.time_remaining()
+        if left is not None and left > 0 and TIMEOUT not in names:
+            headers.append((TIMEOUT, b"%.6f" % left))
+        scope: Any = {"type": "http", "scheme": "http", "client": (_address(context), 0), "headers": headers}
+        if PROXIED in names:
+            await self._trusting(scope, _nothing, _nothing)
+        return Exchange(asks, path, "2", scope["client"], headers, asyncio.get_running_loop().time(), route=path)
+
+    def check_key(self, exchange: Exchange, headers: RequestHeaders) -> None:
+        """Note whose it is; raises `ProblemError` (401)."""
+        if self._keys is not None:
+            exchange.key = owner_of(self._keys, headers)
+
+    def refuse(self, error: Exception, exchange: Exchange, context: Context) -> None:
+        """How a call ends that has no answer. gRPC's own `abort` keeps the frames that it passes through, and with them
+        the message, until a garbage collection."""
+        problem, headers = refusal(error, self._exchanges.metrics)
+        if problem.status == 500:
+            log.error("a call of %s failed", exchange.path, exc_info=error)
+        exchange.status = problem.status
+        context.set_code(CODES.get(problem.status, Code.INTERNAL))
+        context.set_details(problem.detail)
+        after = ((RETRY_AFTER.lower(), headers[RETRY_AFTER]),) if RETRY_AFTER in headers else ()
+        context.set_trailing_metadata((*after, ("x-request-id", exchange.identity)))
+
+    async def _answer(self, method: Method, _: Any, context: Context) -> bytes:
+        """The method's answer as bytes."""
+        exchange = await self.exchange(method.asks, method.path, context)
+        call, task = Call(exchange, RequestHeaders(raw=exchange.headers), self._runtime.byte_budget.lease()), _task()
+        self._begin(call, task)
+        try:
+            if self._stopping:
+                raise _shutting_down()
+            if not method.public:
+                self.check_key(exchange, call.headers)
+            message = None if method.message is None else await self._message(method, context, call)
+            found = await method.answer(message, call)
+            body: bytes = found if isinstance(found, bytes) else found.SerializeToString()
+        except asyncio.CancelledError as error:
+            left = ClientGaveUp() if isinstance(error, CancelledWhileSlow) else ClientDisconnect()
+            self.refuse(_shutting_down() if self._stopping else left, exchange, context)
+            if not self._stopping:
+                raise
+            return b""
+        except Exception as error:
+            self.refuse(error, exchange, context)
+            return b""
+        if exchange.status == CLIENT_GONE:
+            exchange.status = 200
+        exchange.size = len(body)
+        context.set_trailing_metadata((("x-request-id", exchange.identity),))
+        # The client has so long to take the answer; then this task, which sends it, ends.
+        ending = asyncio.get_running_loop().call_later(self.seconds, task.cancel)
+        task.add_done_callback(lambda _: ending.cancel())
+        return body
+
+    def _begin(self, call: Call, task: asyncio.Task[Any]) -> None:
+        """Until the task ends, when the client has the answer, or has left."""
+
+        def end(_: Any) -> None:
+            call.exchange.complete = not task.cancelled()
+            call.lease.release()
+            self._exchanges.end(call.exchange)
+            self._running.discard(task)
+
+        self._exchanges.begin(call.exchange)
+        self._running.add(task)
+        task.add_done_callback(end)
+
+    async def _message(self, method: Method, context: Context, call: Call) -> Any:
+        """The message that the method takes.
+
+        By the context's own reading: the iterator of messages keeps the last one until a garbage collection.
+        """
+        async with self.held(PUBLIC_SECONDS if method.public else self.seconds):
+            data = await (context.read() if method.public else self._read(context))
+        if not isinstance(data, bytes):
+            raise _no_message(method, "no message")
+        call.lease.grow(len(data))
+        call.data = data
+
+        def parse() -> Any:
+            check_parts(data)
+            return method.message.FromString(data)
+
+        try:
+            return parse() if len(data) <= INLINE_BYTES else await self._runtime.in_thread(parse)
+        except (DecodeError, MalformedMessage) as error:
+            raise _no_message(method, str(error)) from None
+
+    @contextlib.asynccontextmanager
+    async def held(self, seconds: float) -> AsyncIterator[None]:
+        """A block in which a client lets the service wait; raises `ProblemError` where it does so for too long."""
+        if len(self._waiting) >= MOST_WAITING:
+            self._give_way()
+        waiting = asyncio.timeout(seconds)
+        try:
+            async with waiting:
+                self._waiting[waiting] = None
+                yield
+        except TimeoutError:
+            if self._stopping:
+                raise _shutting_down() from None
+            if waiting not in self._waiting:
+                detail = f"Found {MOST_WAITING} calls that wait for their messages, this one for the longest time."
+                raise ProblemError(429, "busy", detail) from None
+            detail = f"The message did not arrive within {seconds:g} seconds."
+            raise ProblemError(408, "body_timeout", detail) from None
+        finally:
+            self._waiting.pop(waiting, None)
+
+    def _give_way(self) -> None:
+        """End the call that has waited longest for its message."""
+        oldest = next(iter(self._waiting))
+        del self._waiting[oldest]
+        oldest.reschedule(0)
+
+    async def _read(self, context: Context) -> Any:
+        """The message, or what says that there is none."""
+        if not self._arriving.locked():
+            async with self._arriving:
+                return await context.read()
+        reading = asyncio.ensure_future(context.read())
+        try:
+            await asyncio.wait({reading}, timeout=QUICK_SECONDS)
+            if reading.done():
+                return reading.result()
+            async with self._arriving:
+                return await reading
+        finally:
+            reading.cancel()
+
+
+async def _nothing(*_: Any) -> Any:
+    """Where a call's scope ends, and what is received and sent there."""
+
+
+def _task() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task is not None
+    return task
+
+
+def _shutting_down() -> ProblemError:
+    return ProblemError(503, "draining", "The service is shutting down.")
+
+
+def _no_message(method: Method, found: str) -> ProblemError:
+    return ProblemError(400, "http", f"{method.message.DESCRIPTOR.name}: found {found}, expected a message.")
+
+
+def _address(context: Context) -> str:
+    """The client's, of "ipv4:127.0.0.1:5000" or "ipv6:%5B::1%5D:5000"."""
+    _, _, address = context.peer().partition(":")
+    return str(address.rpartition(":")[0].replace("%5B", "").replace("%5D", ""))
