@@ -5,45 +5,35 @@
 A protocol makes a `Call` of a request, and binds it to a model, where it refuses what can be refused before the body is
 read; its `Reader` makes an `Asked` of the body, which makes a response of the `Outcome`. It knows of no queue, no
 metric and no audit trail.
-
-Numbers are decoded on the event loop if that is quick, otherwise in a thread; images in a process; so are texts, unless
-they are short and their tokenizer has no parts of unknown cost.
 """
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from starlette.datastructures import Headers
 
 from .batching import Answered, DeadlineExceeded
-from .bundle import InputSpec
 from .codec.answers import warnings_of
-from .codec.arrays import Array, InputTooLarge
-from .codec.decoding import Decoded
-from .codec.encoded_images import CHEAP_PIXELS, EncodedImages
-from .codec.images import check_images
-from .codec.plain_texts import PlainTexts
+from .decoding import Content
 from .http.admission import Lease
+from .http.deadline import HEADER as TIMEOUT_HEADER
+from .http.deadline import RequestDeadline
 from .http.exchange import Exchange
 from .http.problems import ProblemError
 from .http.route_key import ticket_of
 from .inference.decision import Decision
-from .inference.predictor import NonFinitePrediction, Predictor
-from .models.audit_lines import Asker
+from .inference.predictor import NonFinitePrediction
 from .models.served import AnyPrediction, ServedModel
-from .runtime import TIMEOUT_HEADER, RequestDeadline, Runtime
+from .recording.audit_lines import Asker
+from .runtime import Runtime
 
-T = TypeVar("T")
-# Decoding so few bytes takes no longer than handing them to a thread.
-INLINE_BYTES = 16 * 2**10
 INLINE_ROWS, INLINE_NUMBERS = 64, 4096  # encoding so many takes no longer than that
 RESPONSE_BYTES = 64 * 2**10  # a shorter one fits into the connection's own buffer, and leaves at once
-Content = Decoded | EncodedImages | PlainTexts
 
 
 class Response(Protocol):
@@ -111,7 +101,8 @@ class Reader(Generic[R]):
 async def infer(call: Call, bind: Callable[[ServedModel], Reader[R]]) -> R:
     """The answer."""
     runtime, exchange, lease, began = call.runtime, call.exchange, call.lease, asyncio.get_running_loop().time()
-    steps, deadline = exchange.steps, runtime.deadline(exchange.arrived, call.headers.get(TIMEOUT_HEADER))
+    steps, decoding, longest = exchange.steps, runtime.decoding, runtime.settings.request_timeout_seconds
+    deadline = RequestDeadline.of(exchange.arrived, longest, call.headers.get(TIMEOUT_HEADER))
     with runtime.store.find(call.name, call.version, partial(ticket_of, call.headers)).in_use() as model:
         reader = bind(model)
         with deadline.attributed():
@@ -119,8 +110,9 @@ async def infer(call: Call, bind: Callable[[ServedModel], Reader[R]]) -> R:
             with model.decoding(reader.form, len(body)) as room:  # nothing is decoded that the queue would reject
                 steps.received(model)
                 read, effort = partial(reader.read, body), reader.effort(body)
-                asked = await _decode_numbers(call, deadline.at, effort, read)
-                decoded = await _decoded(call, deadline.at, asked.content, model.predictor)
+                waiting = partial(_waiting, call, deadline.at)
+                asked = await decoding.sized(effort, read, waiting)
+                decoded = await decoding.decoded(asked.content, model.predictor, waiting)
                 room(len(decoded.array))
         steps.decoded(len(decoded.array))
         lease.grow(decoded.array.nbytes)
@@ -135,13 +127,14 @@ async def infer(call: Call, bind: Callable[[ServedModel], Reader[R]]) -> R:
         steps.answered(answered)
         result = answered.result
         asker = Asker(exchange.client[0] if exchange.client else None, exchange.key)
-        runtime.record(asker, model, decision, asked.identity, result, decoded.array, not asked.trial)
+        identity, recording = asked.identity or exchange.identity, runtime.recording
+        recording.record(asker, model, decision, identity, result, decoded.array, asked.trial)
         warnings = [*decoded.warnings, *warnings_of(result, model.predictor, decoded.array, decoded.field)]
-        receipt = partial(runtime.receipt, model, decision, result)
+        receipt = partial(recording.receipt, model, decision, result)
         outcome = Outcome(model, decision, answered, warnings, steps.decode_seconds, receipt)
         encode = partial(asked.encode, outcome)
         short = len(result) <= INLINE_ROWS and result.mean.size <= INLINE_NUMBERS
-        response = encode() if short else await runtime.in_thread(encode)
+        response = encode() if short else await decoding.in_thread(encode)
         if len(response.body) > RESPONSE_BYTES:
             lease.grow(len(response.body))
         return response
@@ -153,51 +146,9 @@ def _non_finite(place: str) -> ProblemError:
     return ProblemError(422, "non_finite_output", detail, field=place, expected=expected)
 
 
-async def _decode_numbers(call: Call, deadline: float, size: int, decode: Callable[[], T]) -> T:
-    """The result of `decode`, which takes a time in proportion to `size`, in bytes.
-
-    Raises `DeadlineExceeded`, `ClientDisconnect`, and what `decode` raises. The thread stays busy until `decode`
-    returns, whatever happens to the request.
-    """
-    if size <= INLINE_BYTES:
-        return decode()
-    async with _until(call, deadline):
-        return await call.runtime.in_thread(decode)
-
-
-async def _decoded(call: Call, deadline: float, content: Content, predictor: Predictor) -> Decoded:
-    """As the network takes it.
-
-    Raises `InputError` and the like, `DecoderUnavailable`, and `DeadlineExceeded` or `ClientDisconnect`: then the
-    process that decodes is killed.
-    """
-    spec, reader = predictor.manifest.input, predictor.reader
-    if isinstance(content, Decoded):
-        return content
-    if not isinstance(content, PlainTexts):
-        return Decoded(await _decode_images(call, deadline, content, spec), content.field)
-    assert reader is not None  # the texts were checked
-    if content.cheap(reader):
-        tokens = content.read(reader)
-    else:
-        async with _until(call, deadline):
-            tokens = await call.runtime.text_decoders.tokens(content, reader)
-    return Decoded(tokens.array(spec), content.field, tokens.warnings(content.field))
-
-
-async def _decode_images(call: Call, deadline: float, pictures: EncodedImages, spec: InputSpec) -> Array:
-    """The images, (B, C, H, W) float32."""
-    limits = call.runtime.limits
-    check_images(pictures.field, 1, spec, 1)
-    if pictures.cheap(limits.rows(spec)):
-        with contextlib.suppress(InputTooLarge):  # it may be small enough for a process
-            return pictures.array(spec, replace(limits, max_pixels=min(limits.max_pixels, CHEAP_PIXELS)))
-    async with _until(call, deadline):
-        return await call.runtime.decoders.array(pictures, spec, limits)
-
-
 @contextlib.asynccontextmanager
-async def _until(call: Call, deadline: float) -> AsyncIterator[None]:
+async def _waiting(call: Call, deadline: float) -> AsyncIterator[None]:
+    """Raises `DeadlineExceeded` or `ClientDisconnect`."""
     try:
         async with asyncio.timeout_at(deadline), call.attended():
             yield

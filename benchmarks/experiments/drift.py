@@ -17,7 +17,7 @@ from demur.offline.config import FitConfig
 from demur.offline.fit import fit_bundle
 from demur.service.inference.predictor import Predictor
 from demur.service.maths.exchangeability import DriftTest
-from demur.service.models.drift_sample import DriftSample
+from demur.service.series.drift_sample import DriftSample
 
 Array = npt.NDArray[Any]
 Detector = Callable[[Array, Array], int | None]  # reference and stream -> requests until the first alarm

@@ -15,9 +15,9 @@ from ..format.text import printable
 from ..inference.decision import Decision
 from ..inference.predictor import PlainPrediction, Prediction, Predictor, check_finite
 from ..monitoring.metrics import Metrics
+from ..series.model_metrics import ModelMetrics
 from ..settings import Settings
 from .cpu_share import batches_at_once, share_of
-from .model_metrics import ModelMetrics
 from .rates import RateBounds
 
 Array = npt.NDArray[Any]

@@ -294,9 +294,7 @@ def handled_signals(handle: Callable[[int, FrameType | None], Any]) -> Iterator[
 
 async def _refreshed(runtime: Runtime) -> None:
     try:
-        await runtime.repository.refresh()
-        await runtime.elsewhere.fetch()
-        await runtime.repository.refresh()
+        await runtime.refresh()
     except OSError as error:
         log.error("the models' folder cannot be read, the loaded models stay: %s", printable(str(error)))
 

@@ -13,10 +13,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ..data_plane import Call
 from ..http.admission import LEASE, Lease, lease_of
 from ..http.bodies import read_body
+from ..http.deadline import RequestDeadline
 from ..http.disconnect import CancelOnDisconnect, response_taken
 from ..http.exchange import exchange_of
 from ..http.problems import ProblemError
-from ..runtime import RequestDeadline, Runtime, runtime_of
+from ..runtime import Runtime, runtime_of
 
 
 class DirectRoute(APIRoute):
@@ -71,7 +72,8 @@ async def _read(request: Request, runtime: Runtime, lease: Lease, deadline: Requ
     """The body; raises what `read_body` raises, and `ProblemError` (504) where the client's own deadline, sooner than
     the operator's, passes before its body is there."""
     settings = runtime.settings
-    reading = read_body(request, settings.max_body_bytes, settings.client_timeout_seconds, lease, runtime.body_threads)
+    limit, seconds, threads = settings.max_body_bytes, settings.client_timeout_seconds, runtime.decoding.threads
+    reading = read_body(request, limit, seconds, lease, threads)
     if deadline.at >= deadline.latest:
         return await reading
     try:

@@ -10,8 +10,8 @@ from ..feedback.receipts import Receipt
 from ..http.admission import lease_of
 from ..http.bodies import media_type, read_body
 from ..http.problems import ProblemError
-from ..models.feedback import Feedback
 from ..models.served import ServedModel
+from ..recording.feedback import Feedback
 from ..runtime import Runtime, runtime_of
 from ..schemas import FeedbackRequest, FeedbackResponse
 from .direct import direct_router
@@ -36,15 +36,15 @@ router = direct_router(tags=["feedback"])
 async def feedback(request: Request) -> Response:
     """Count the true labels of an answer's examples: a label that came before stays, so repeating is harmless."""
     runtime = runtime_of(request)
-    counter = runtime.feedback
+    counter = runtime.recording.feedback
     if counter is None:
         detail = "Found no secret for receipts, expected one: the operator has not set DEMUR_FEEDBACK_SECRET_FILE."
         raise ProblemError(404, "feedback_off", detail)
     body = await _read(request, runtime)
-    parsed, receipt = await runtime.in_thread(lambda: _open(body, runtime, counter))
+    parsed, receipt = await runtime.decoding.in_thread(lambda: _open(body, runtime, counter))
     model = _served(runtime, receipt)
     with model.in_use():
-        response = await runtime.in_thread(
+        response = await runtime.decoding.in_thread(
             lambda: counter.count(model, receipt, parsed, runtime.settings.interval_level)
         )
     return Response(response.model_dump_json(), media_type=JSON)
@@ -56,7 +56,7 @@ async def _read(request: Request, runtime: Runtime) -> bytes:
         detail = f"Found the media type {kind!r:.100}, expected {JSON}; send -H 'Content-Type: {JSON}'."
         raise ProblemError(415, "media_type", detail, field="Content-Type", found=kind[:100], expected=JSON)
     limit, seconds = settings.max_body_bytes, settings.client_timeout_seconds
-    return await read_body(request, limit, seconds, lease_of(request), runtime.body_threads)
+    return await read_body(request, limit, seconds, lease_of(request), runtime.decoding.threads)
 
 
 def _open(body: bytes, runtime: Runtime, counter: Feedback) -> tuple[FeedbackRequest, Receipt]:

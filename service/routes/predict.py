@@ -9,7 +9,8 @@ from pydantic_core import to_json
 from ..codec.answers import View, predictions_json
 from ..codec.decoding import IMAGES, JSON, NPY, from_json, from_npy
 from ..codec.encoded_images import Form, ImageFiles
-from ..data_plane import Asked, Content, Outcome, Reader, infer
+from ..data_plane import Asked, Outcome, Reader, infer
+from ..decoding import Content
 from ..http.bodies import media_type
 from ..http.problems import MEDIA_TYPE, ProblemError
 from ..http.request_id import HEADER as ID_HEADER
@@ -91,7 +92,7 @@ async def predict_by_version(request: Request) -> Response:
 def bind(request: Request, model: ServedModel) -> Reader[Response]:
     """Refuses a wrong query, id or media type before the body is read."""
     identity, query, kind = request_id(request.headers), query_of(request), media_type(request) or JSON
-    limits = runtime_of(request).limits
+    limits = runtime_of(request).decoding.limits
     model.decision(query.rate)
     encode = partial(_encode, identity, query, query.view(model.manifest))
     if kind not in {JSON, NPY, MULTIPART, *IMAGES}:

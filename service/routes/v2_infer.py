@@ -72,7 +72,7 @@ def bind(request: Request, model: ServedModel) -> Reader[Response]:
         detail = f"Found the media type {kind!r:.100}, expected {expected}."
         raise ProblemError(415, "media_type", detail, field="Content-Type", found=kind[:100], expected=expected)
     length, spec = header_length(request.headers.get(LENGTH_HEADER)), model.manifest.input
-    limits = runtime_of(request).limits
+    limits = runtime_of(request).decoding.limits
     bounds, known = json_limits_for(spec, limits.rows(spec)), outputs_of(model.manifest)
 
     def effort(body: bytes) -> int:

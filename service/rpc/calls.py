@@ -9,20 +9,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import grpc
+from fastapi import FastAPI
 from google.protobuf.message import DecodeError
 from starlette.requests import ClientDisconnect
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from ..batching.errors import CancelledWhileSlow
-from ..data_plane import INLINE_BYTES
+from ..decoding import INLINE_BYTES
 from ..http.admission import Lease
+from ..http.deadline import HEADER as TIMEOUT_HEADER
 from ..http.disconnect import ClientGaveUp
 from ..http.errors import refusal
 from ..http.exchange import Exchange
-from ..http.middleware import Exchanges, owner_of
+from ..http.middleware import owner_of
 from ..http.problems import CLIENT_GONE, ProblemError
 from ..routes.direct import RequestHeaders
-from ..runtime import TIMEOUT_HEADER, Runtime
+from ..runtime import Runtime
 from ..security.api_keys import KeyRing
 from .wire import MalformedMessage, check_parts
 
@@ -54,9 +56,13 @@ class Call:
     """What is known of one that is answered."""
 
     exchange: Exchange
-    headers: RequestHeaders
     lease: Lease
     data: bytes = b""  # its message
+
+    @property
+    def headers(self) -> RequestHeaders:
+        """Its metadata."""
+        return RequestHeaders(raw=self.exchange.headers)
 
 
 @dataclass(frozen=True)
@@ -72,19 +78,14 @@ class Method:
 
 
 class Calls:
-    """running: the tasks that answer, which whoever stops the service waits for. keys: one of them is needed before a
-    message is read; None: none is. most_bytes: of a message. As many slow messages arrive at once as fit into the
-    operator's limit on pending bytes; the others stay with their clients."""
+    """app: the service over HTTP, whose keys are needed here too, before a message is read. running: the tasks that
+    answer, which whoever stops the service waits for. most_bytes: of a message. As many slow messages arrive at once as
+    fit into the operator's limit on pending bytes; the others stay with their clients."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        exchanges: Exchanges,
-        running: set[asyncio.Task[Any]],
-        keys: KeyRing | None,
-        most_bytes: int,
-    ) -> None:
-        self._runtime, self._exchanges, self._running, self._keys = runtime, exchanges, running, keys
+    def __init__(self, app: FastAPI, running: set[asyncio.Task[Any]], most_bytes: int) -> None:
+        runtime: Runtime = app.state.runtime
+        self._runtime, self._exchanges, self._running = runtime, app.state.exchanges, running
+        self._keys: KeyRing | None = app.state.api_keys
         self.seconds = runtime.settings.client_timeout_seconds
         # As uvicorn does over HTTP.
         self._trusting = ProxyHeadersMiddleware(_nothing, list(runtime.settings.trusted_proxies))
@@ -119,10 +120,10 @@ class Calls:
             await self._trusting(scope, _nothing, _nothing)
         return Exchange(asks, path, "2", scope["client"], headers, asyncio.get_running_loop().time(), route=path)
 
-    def check_key(self, exchange: Exchange, headers: RequestHeaders) -> None:
+    def check_key(self, exchange: Exchange) -> None:
         """Note whose it is; raises `ProblemError` (401)."""
         if self._keys is not None:
-            exchange.key = owner_of(self._keys, headers)
+            exchange.key = owner_of(self._keys, RequestHeaders(raw=exchange.headers))
 
     def refuse(self, error: Exception, exchange: Exchange, context: Context) -> None:
         """How a call ends that has no answer. gRPC's own `abort` keeps the frames that it passes through, and with them
@@ -139,13 +140,14 @@ class Calls:
     async def _answer(self, method: Method, _: Any, context: Context) -> bytes:
         """The method's answer as bytes."""
         exchange = await self.exchange(method.asks, method.path, context)
-        call, task = Call(exchange, RequestHeaders(raw=exchange.headers), self._runtime.byte_budget.lease()), _task()
+        call, task = Call(exchange, self._runtime.byte_budget.lease()), asyncio.current_task()
+        assert task is not None
         self._begin(call, task)
         try:
             if self._stopping:
                 raise _shutting_down()
             if not method.public:
-                self.check_key(exchange, call.headers)
+                self.check_key(exchange)
             message = None if method.message is None else await self._message(method, context, call)
             found = await method.answer(message, call)
             body: bytes = found if isinstance(found, bytes) else found.SerializeToString()
@@ -197,7 +199,7 @@ class Calls:
             return method.message.FromString(data)
 
         try:
-            return parse() if len(data) <= INLINE_BYTES else await self._runtime.in_thread(parse)
+            return parse() if len(data) <= INLINE_BYTES else await self._runtime.decoding.in_thread(parse)
         except (DecodeError, MalformedMessage) as error:
             raise _no_message(method, str(error)) from None
 
@@ -246,12 +248,6 @@ class Calls:
 
 async def _nothing(*_: Any) -> Any:
     """Where a call's scope ends, and what is received and sent there."""
-
-
-def _task() -> asyncio.Task[Any]:
-    task = asyncio.current_task()
-    assert task is not None
-    return task
 
 
 def _shutting_down() -> ProblemError:

@@ -6,7 +6,6 @@ from typing import Any
 from grpc_reflection.v1alpha import reflection
 
 from ..http.problems import ProblemError
-from ..routes.direct import RequestHeaders
 from .calls import Calls, Context
 from .protocol import SERVICE, Protocol
 from .servicer import HEALTH
@@ -25,7 +24,7 @@ class Reflection(reflection.aio.ReflectionServicer):  # type: ignore[misc]
         """An answer for each request."""
         exchange = await self._calls.exchange("POST", PATH, context)
         try:
-            self._calls.check_key(exchange, RequestHeaders(raw=exchange.headers))
+            self._calls.check_key(exchange)
             async with self._calls.held(self._calls.seconds):
                 async for response in super().ServerReflectionInfo(requests, context):
                     yield response

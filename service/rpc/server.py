@@ -39,7 +39,7 @@ class RpcServer:
         health_pb2.DESCRIPTOR.CopyToProto(described)
         protocol = Protocol([described])
         most = min(settings.max_body_bytes, MOST_BYTES)
-        self._calls = Calls(runtime, app.state.exchanges, running, app.state.api_keys, most)
+        self._calls = Calls(app, running, most)
         self._server = grpc.aio.server(
             options=[
                 ("grpc.max_allowed_incoming_connections", connections),

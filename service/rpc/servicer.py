@@ -8,11 +8,12 @@ import grpc
 from grpc_health.v1 import health_pb2
 
 from .. import data_plane
+from ..http.deadline import RequestDeadline
 from ..http.errors import refusal
 from ..http.problems import ProblemError
 from ..models.store import ModelNotFound
 from ..routes import operations, v2
-from ..runtime import RequestDeadline, Runtime
+from ..runtime import Runtime
 from .calls import Call, Calls, Method
 from .codec import binder
 from .protocol import SERVICE, Protocol
@@ -89,11 +90,11 @@ class Servicer:
         async def read(_: RequestDeadline) -> bytes:
             return call.data
 
-        model = _named(call, request.model_name, request.model_version, "/infer")
+        model, limits = _named(call, request.model_name, request.model_version, "/infer"), self._runtime.decoding.limits
         asked = data_plane.Call(
             self._runtime, call.exchange, call.headers, call.lease, *model, read, contextlib.nullcontext
         )
-        answer = await data_plane.infer(asked, binder(self._protocol, request, call.headers, self._runtime.limits))
+        answer = await data_plane.infer(asked, binder(self._protocol, request, call.headers, limits))
         return answer.body
 
     async def _holds(self, call: Call, check: Awaitable[object]) -> bool:

@@ -5,8 +5,8 @@ import tomllib
 
 import yaml
 
+from demur.service.decoding import decoder_bytes
 from demur.service.inference.graph import CHUNK_BYTES
-from demur.service.runtime import decoder_bytes
 from demur.service.settings import PREFIX, Settings
 from tests.support.deployment import COMPOSE, NGINX_TEXT, ROOT
 from tests.support.pages import blocks

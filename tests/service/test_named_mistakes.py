@@ -7,8 +7,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from demur.service.inference.predictor import Predictor
-from demur.service.models.model_metrics import ModelMetrics
 from demur.service.monitoring.metrics import Metrics
+from demur.service.series.model_metrics import ModelMetrics
 from tests.support.added import write_added
 from tests.support.client import serving
 

@@ -3,20 +3,19 @@
 import concurrent.futures
 import threading
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
 
-from demur.service import data_plane as decode_route
+from demur.service import decoding
 from demur.service.batching import ClientDeadlineExceeded, DeadlineExceeded
 from demur.service.bundle import read_bundle
 from demur.service.codec.decoding import from_json
+from demur.service.http.deadline import RequestDeadline
 from demur.service.inference.predictor import Predictor
 from demur.service.models import cpu_share
 from demur.service.routes import predict as predict_route
-from demur.service.runtime import RequestDeadline, Runtime
 from demur.service.settings import Settings
 from tests.support.bundles import Synthetic, in_chunks
 from tests.support.client import Client, serving
@@ -56,7 +55,7 @@ def test_the_event_loop_never_computes_nor_decodes_large_bodies(slow: Slow, monk
     monkeypatch.setattr(predict_route, "from_json", noting)
     slow.proceed.set()
     with serving(slow) as client:
-        large = BODY + b" " * decode_route.INLINE_BYTES
+        large = BODY + b" " * decoding.INLINE_BYTES
         assert client.request("POST", "/predict", content=large, headers=JSON).status_code == 200
         loop_thread = client.portal.call(threading.get_ident)
     assert decoders
@@ -132,5 +131,4 @@ def test_the_operators_own_deadline_is_never_the_clients() -> None:
 
 
 def test_a_deadline_counts_from_the_arrival() -> None:
-    found = Runtime.deadline(cast(Runtime, SimpleNamespace(settings=Settings())), 10.0, "2")
-    assert (found.at, found.latest) == (12, 40)
+    assert RequestDeadline.of(10.0, 30.0, "2") == RequestDeadline(12, 40)

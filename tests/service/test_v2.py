@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from demur.service import data_plane as decode_route
+from demur.service import decoding as decode_route
 from demur.service.inference.predictor import Predictor
 from demur.service.oip.request import parse_request
 from demur.service.oip.schemas import ModelMetadata, ServerMetadata
@@ -124,7 +124,7 @@ def test_only_small_images_are_decoded_in_the_service_s_own_process(
     image_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
-    pool = image_client.app.state.runtime.decoders
+    pool = image_client.app.state.runtime.decoding.images
     decode = pool.array
 
     def noting(*arguments: Any) -> Any:

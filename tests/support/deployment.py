@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
+from demur.service.decoding import decoder_bytes
 from demur.service.inference.graph import CHUNK_BYTES
-from demur.service.runtime import decoder_bytes
 from demur.service.settings import PREFIX, Settings
 
 ROOT = Path(__file__).parents[2]

@@ -18,7 +18,7 @@ from demur.service.codec.arrays import InputError, InputLimits, InputTooLarge
 from demur.service.codec.decoders.pool import DecoderPool, DecoderUnavailable
 from demur.service.codec.encoded_images import EncodedImages, Form, ImageFiles, ImageTexts
 from demur.service.codec.forms import FormError, FormFieldError
-from demur.service.runtime import decoder_bytes
+from demur.service.decoding import decoder_bytes
 from demur.service.settings import Settings
 from tests.support.client import base64_text, encoded
 from tests.support.processes import children_of, wait_until

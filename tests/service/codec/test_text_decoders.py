@@ -14,9 +14,9 @@ from demur.service.codec.arrays import InputError
 from demur.service.codec.decoders.channel import MOST_TOKENIZERS
 from demur.service.codec.decoders.pool import DecoderPool
 from demur.service.codec.plain_texts import PlainTexts
+from demur.service.decoding import TEXT_BYTES
 from demur.service.inference.predictor import Predictor
 from demur.service.inference.texts import MAX_CHARACTERS, TextReader
-from demur.service.runtime import TEXT_BYTES
 from demur.service.settings import Settings
 from tests.support.bundles import TEXT_SPEC, TOKENS, WORDS, tokenizer_json, write_linear
 from tests.support.client import problem, serving

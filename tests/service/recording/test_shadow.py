@@ -16,12 +16,12 @@ from prometheus_client import CollectorRegistry
 from demur.service.bundle import InputSpec
 from demur.service.inference.policy import Policy
 from demur.service.inference.predictor import Predictor
-from demur.service.models import shadow
-from demur.service.models.shadow import _Child
-from demur.service.models.shadow_process import Task, frame, next_frame, serve
 from demur.service.models.store import ModelStore
 from demur.service.monitoring.background import QUEUED_NUMBERS
 from demur.service.monitoring.metrics import Metrics
+from demur.service.recording import shadow
+from demur.service.recording.shadow import _Child
+from demur.service.recording.shadow_process import Task, frame, next_frame, serve
 from demur.service.settings.shadow import ShadowChoice
 from tests.support.bundles import FEATURE_SPEC, write_linear
 from tests.support.processes import wait_until

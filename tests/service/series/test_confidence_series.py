@@ -1,4 +1,4 @@
-"""service/models/confidence_series.py: what is counted, and what held-out data showed, beside it."""
+"""service/series/confidence_series.py: what is counted, and what held-out data showed, beside it."""
 
 from pathlib import Path
 
@@ -7,8 +7,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from demur.service.inference.predictor import Predictor
-from demur.service.models.confidence_series import ConfidenceSeries
 from demur.service.monitoring.metrics import Metrics
+from demur.service.series.confidence_series import ConfidenceSeries
 from tests.support.bundles import FEATURE_SPEC, Synthetic, write_linear
 from tests.support.outcomes import sure_of_held_out
 

@@ -16,8 +16,8 @@ from ..inference.decision import Decision as Decides
 from ..inference.predictor import PlainPrediction, Prediction
 from ..maths.estimated_accuracy import confidence
 from ..maths.prediction_sets import LIKELY
+from ..models.served import AnyPrediction, ServedModel
 from ..schemas import FeedbackRequest, FeedbackResponse, ModelName
-from .served import AnyPrediction, ServedModel
 
 LARGEST = 1e150  # its square is finite
 SHOWN = 10  # class names in an error

@@ -18,12 +18,12 @@ from ..environment.child import start_child
 from ..format.text import printable
 from ..inference.policy import Policy
 from ..inference.prediction import Prediction
+from ..models.served import AnyPrediction, ServedModel
+from ..models.store import ModelStore
 from ..monitoring.background import BackgroundThread, Work
 from ..monitoring.metrics import Metrics
 from ..settings.shadow import ShadowChoice
-from .served import AnyPrediction, ServedModel
 from .shadow_process import Task, frame
-from .store import ModelStore
 
 Array = npt.NDArray[Any]
 MODULE = f"{__package__}.shadow_process"

@@ -1,4 +1,4 @@
-"""service/models/feedback_series.py: what processes show of their tests adds up to the mean of their values."""
+"""service/series/feedback_series.py: what processes show of their tests adds up to the mean of their values."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,8 @@ from prometheus_client import CollectorRegistry
 
 from demur.service.feedback.answers import Decision, Outcomes
 from demur.service.maths.accuracy_evidence import AccuracyTest
-from demur.service.models.feedback_series import FeedbackSeries
 from demur.service.monitoring.feedback_metrics import FeedbackMetrics
+from demur.service.series.feedback_series import FeedbackSeries
 
 MODEL = ("digits", "1")
 LABELS = dict(zip(("model", "version"), MODEL, strict=True))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from demur.service.models.drift_sample import OF_A_REQUEST, REMEMBERED, TESTED, WHOLE, DriftSample
+from demur.service.series.drift_sample import OF_A_REQUEST, REMEMBERED, TESTED, WHOLE, DriftSample
 
 DIFFERENT = np.linspace(0, 1, 500)
 

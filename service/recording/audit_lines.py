@@ -12,8 +12,8 @@ from ..codec.answers import View, predictions_json
 from ..format.manifest import Task
 from ..inference.decision import Decision
 from ..inference.predictor import PlainPrediction
+from ..models.served import AnyPrediction, ServedModel
 from ..monitoring.audit import moment
-from .served import AnyPrediction, ServedModel
 
 Array = npt.NDArray[Any]
 Json = dict[str, Any]

@@ -1,9 +1,9 @@
-"""`python -m demur.service.models.shadow_process`: predict what another model has answered, and say how they differ.
+"""`python -m demur.service.recording.shadow_process`: predict what another model has answered, and say how they differ.
 
 Once it has loaded the bundle, it has the lowest priority: whatever else runs comes first. Standard input holds a `Task`
 as a line of JSON, then frames of arrays (`frame`): `inputs` and the answer's, of several requests together. Standard
 output receives a line of JSON for each: the sums of `Differences`, or what went wrong. The other side is
-`demur.service.models.shadow`.
+`demur.service.recording.shadow`.
 """
 
 import contextlib
