@@ -64,8 +64,7 @@ def _open(bundle: Bundle, settings: Settings) -> Predictor:
     long = predictor.graph.takes_longer_than(LONG_SECONDS)
     if not long:
         predictor.short_rows = _short_rows(predictor.graph)
-    # Calls of gRPC come to the event loop one by one: computed there, none would share a batch.
-    if not long and settings.grpc_port is None and not may_repeat(bundle.model):
+    if not long and not may_repeat(bundle.model):
         predictor.quick_rows = _quick_rows(predictor.graph)
     if not long or all_threads(settings) == 1:
         return predictor
