@@ -92,9 +92,10 @@ def test_calls_without_a_message(classification: Synthetic, method: str) -> None
         asyncio.run(test(address_of(server)))
 
 
-def test_they_do_not_keep_the_service_from_its_end(classification: Synthetic) -> None:
+@pytest.mark.parametrize("method", [f"/{SERVICE}/ModelInfer", REFLECTION])
+def test_they_do_not_keep_the_service_from_its_end(classification: Synthetic, method: str) -> None:
     async def test(server: Server) -> None:
-        async with held(address_of(server), f"/{SERVICE}/ModelInfer", 10) as calls:
+        async with held(address_of(server), method, 10) as calls:
             server.process.terminate()
             assert {await call.code() for call in calls} == {Code.UNAVAILABLE}
 
