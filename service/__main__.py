@@ -193,8 +193,8 @@ def _check_address(settings: Settings) -> None:
 def _check_grpc(settings: Settings) -> None:
     if settings.grpc_port is None:
         return
-    if not all(importlib.util.find_spec(name) for name in ("grpc", "grpc_health", "grpc_reflection")):
-        packages = "grpcio grpcio-health-checking grpcio-reflection"
+    if not all(importlib.util.find_spec(name) for name in ("grpc", "grpc_health")):
+        packages = "grpcio grpcio-health-checking"
         _fail(f"grpc_port ({PREFIX}GRPC_PORT): gRPC needs packages of its own: pip install {packages}")
     if settings.grpc_port == 0 and settings.workers > 1:
         _fail(f"grpc_port ({PREFIX}GRPC_PORT): found 0, expected one port that all workers share")

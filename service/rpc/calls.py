@@ -1,10 +1,9 @@
 """What every call passes, whatever it asks for: its id, the count of calls, its key, its message, and its refusal."""
 
 import asyncio
-import contextlib
 import functools
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +25,7 @@ from ..http.problems import CLIENT_GONE, ProblemError
 from ..routes.direct import RequestHeaders
 from ..runtime import Runtime
 from ..security.api_keys import KeyRing
+from .waits import Waits, shutting_down
 from .wire import MalformedMessage, check_parts
 
 Code = grpc.StatusCode
@@ -43,10 +43,7 @@ CODES = {
     504: Code.DEADLINE_EXCEEDED,
 }
 TIMEOUT, PROXIED, RETRY_AFTER = TIMEOUT_HEADER.lower().encode(), b"x-forwarded-for", "Retry-After"
-# A message that is there so soon needs no room while it arrives: calls that are held take none from it.
-QUICK_SECONDS = 0.25
 PUBLIC_SECONDS = 1.0  # that a message of a few bytes may take
-MOST_WAITING = 1024  # calls without their message; the one that has waited longest gives way to another
 Context = Any  # grpc.aio.ServicerContext
 log = logging.getLogger("demur")
 
@@ -79,33 +76,24 @@ class Method:
 
 class Calls:
     """app: the service over HTTP, whose keys are needed here too, before a message is read. running: the tasks that
-    answer, which whoever stops the service waits for. most_bytes: of a message. As many slow messages arrive at once as
-    fit into the operator's limit on pending bytes; the others stay with their clients."""
+    answer, which whoever stops the service waits for. most_bytes: of a message."""
 
     def __init__(self, app: FastAPI, running: set[asyncio.Task[Any]], most_bytes: int) -> None:
         runtime: Runtime = app.state.runtime
         self._runtime, self._exchanges, self._running = runtime, app.state.exchanges, running
         self._keys: KeyRing | None = app.state.api_keys
-        self.seconds = runtime.settings.client_timeout_seconds
+        self._seconds = runtime.settings.client_timeout_seconds
         # As uvicorn does over HTTP.
         self._trusting = ProxyHeadersMiddleware(_nothing, list(runtime.settings.trusted_proxies))
-        self._arriving = asyncio.Semaphore(max(1, runtime.settings.max_pending_bytes // most_bytes))
-        self._waiting: dict[asyncio.Timeout, None] = {}  # for their messages, the oldest first
-        self._stopping = False
-
-    def stop(self) -> None:
-        """Take no more calls, and wait for no more messages."""
-        self._stopping = True
-        while self._waiting:
-            self._give_way()
+        self.waits = Waits(runtime.settings.max_pending_bytes // most_bytes)
 
     def handler(self, method: Method) -> Any:
         """Messages come and go as bytes: parsing large ones on the event loop would keep everybody waiting. Each call
-        is taken as a stream of one message, which is read when there is room for it, and not before the call begins.
+        is taken as a stream of one message, which is not read before the call begins.
         """
         return grpc.stream_unary_rpc_method_handler(functools.partial(self._answer, method))
 
-    async def exchange(self, asks: str, path: str, context: Context) -> Exchange:
+    async def _exchange(self, asks: str, path: str, context: Context) -> Exchange:
         """Of a call, which is not counted yet."""
         headers = [
             (name.encode(), value.encode(errors="surrogateescape"))
@@ -118,14 +106,15 @@ class Calls:
         scope: Any = {"type": "http", "scheme": "http", "client": (_address(context), 0), "headers": headers}
         if PROXIED in names:
             await self._trusting(scope, _nothing, _nothing)
-        return Exchange(asks, path, "2", scope["client"], headers, asyncio.get_running_loop().time(), route=path)
+        known = path.partition("/{")[0]  # of a model that the message will name
+        return Exchange(asks, known, "2", scope["client"], headers, asyncio.get_running_loop().time(), route=path)
 
-    def check_key(self, exchange: Exchange) -> None:
+    def _check_key(self, exchange: Exchange) -> None:
         """Note whose it is; raises `ProblemError` (401)."""
         if self._keys is not None:
             exchange.key = owner_of(self._keys, RequestHeaders(raw=exchange.headers))
 
-    def refuse(self, error: Exception, exchange: Exchange, context: Context) -> None:
+    def _refuse(self, error: Exception, exchange: Exchange, context: Context) -> None:
         """How a call ends that has no answer. gRPC's own `abort` keeps the frames that it passes through, and with them
         the message, until a garbage collection."""
         problem, headers = refusal(error, self._exchanges.metrics)
@@ -139,33 +128,34 @@ class Calls:
 
     async def _answer(self, method: Method, _: Any, context: Context) -> bytes:
         """The method's answer as bytes."""
-        exchange = await self.exchange(method.asks, method.path, context)
+        exchange = await self._exchange(method.asks, method.path, context)
         call, task = Call(exchange, self._runtime.byte_budget.lease()), asyncio.current_task()
         assert task is not None
         self._begin(call, task)
         try:
-            if self._stopping:
-                raise _shutting_down()
+            if self.waits.stopping:
+                raise shutting_down()
             if not method.public:
-                self.check_key(exchange)
+                self._check_key(exchange)
             message = None if method.message is None else await self._message(method, context, call)
             found = await method.answer(message, call)
             body: bytes = found if isinstance(found, bytes) else found.SerializeToString()
         except asyncio.CancelledError as error:
             left = ClientGaveUp() if isinstance(error, CancelledWhileSlow) else ClientDisconnect()
-            self.refuse(_shutting_down() if self._stopping else left, exchange, context)
-            if not self._stopping:
+            exchange.complete = False
+            self._refuse(shutting_down() if self.waits.stopping else left, exchange, context)
+            if not self.waits.stopping:
                 raise
             return b""
         except Exception as error:
-            self.refuse(error, exchange, context)
+            self._refuse(error, exchange, context)
             return b""
         if exchange.status == CLIENT_GONE:
             exchange.status = 200
         exchange.size = len(body)
         context.set_trailing_metadata((("x-request-id", exchange.identity),))
         # The client has so long to take the answer; then this task, which sends it, ends.
-        ending = asyncio.get_running_loop().call_later(self.seconds, task.cancel)
+        ending = asyncio.get_running_loop().call_later(self._seconds, _leave, exchange, task)
         task.add_done_callback(lambda _: ending.cancel())
         return body
 
@@ -173,7 +163,6 @@ class Calls:
         """Until the task ends, when the client has the answer, or has left."""
 
         def end(_: Any) -> None:
-            call.exchange.complete = not task.cancelled()
             call.lease.release()
             self._exchanges.end(call.exchange)
             self._running.discard(task)
@@ -187,10 +176,13 @@ class Calls:
 
         By the context's own reading: the iterator of messages keeps the last one until a garbage collection.
         """
-        async with self.held(PUBLIC_SECONDS if method.public else self.seconds):
-            data = await (context.read() if method.public else self._read(context))
+        async with self.waits.held(PUBLIC_SECONDS if method.public else self._seconds):
+            data = await context.read()
         if not isinstance(data, bytes):
-            raise _no_message(method, "no message")
+            await asyncio.sleep(0)  # then a client that has left is known to have
+            if context.time_remaining() == 0:
+                raise ProblemError(504, "deadline_client", "The deadline passed while the message arrived.")
+            raise _no_message(method, "found no message")
         call.lease.grow(len(data))
         call.data = data
 
@@ -203,59 +195,18 @@ class Calls:
         except (DecodeError, MalformedMessage) as error:
             raise _no_message(method, str(error)) from None
 
-    @contextlib.asynccontextmanager
-    async def held(self, seconds: float) -> AsyncIterator[None]:
-        """A block in which a client lets the service wait; raises `ProblemError` where it does so for too long."""
-        if len(self._waiting) >= MOST_WAITING:
-            self._give_way()
-        waiting = asyncio.timeout(seconds)
-        try:
-            async with waiting:
-                self._waiting[waiting] = None
-                yield
-        except TimeoutError:
-            if self._stopping:
-                raise _shutting_down() from None
-            if waiting not in self._waiting:
-                detail = f"Found {MOST_WAITING} calls that wait for their messages, this one for the longest time."
-                raise ProblemError(429, "busy", detail) from None
-            detail = f"The message did not arrive within {seconds:g} seconds."
-            raise ProblemError(408, "body_timeout", detail) from None
-        finally:
-            self._waiting.pop(waiting, None)
-
-    def _give_way(self) -> None:
-        """End the call that has waited longest for its message."""
-        oldest = next(iter(self._waiting))
-        del self._waiting[oldest]
-        oldest.reschedule(0)
-
-    async def _read(self, context: Context) -> Any:
-        """The message, or what says that there is none."""
-        if not self._arriving.locked():
-            async with self._arriving:
-                return await context.read()
-        reading = asyncio.ensure_future(context.read())
-        try:
-            await asyncio.wait({reading}, timeout=QUICK_SECONDS)
-            if reading.done():
-                return reading.result()
-            async with self._arriving:
-                return await reading
-        finally:
-            reading.cancel()
-
 
 async def _nothing(*_: Any) -> Any:
     """Where a call's scope ends, and what is received and sent there."""
 
 
-def _shutting_down() -> ProblemError:
-    return ProblemError(503, "draining", "The service is shutting down.")
+def _leave(exchange: Exchange, task: asyncio.Task[Any]) -> None:
+    exchange.complete = False
+    task.cancel()
 
 
 def _no_message(method: Method, found: str) -> ProblemError:
-    return ProblemError(400, "http", f"{method.message.DESCRIPTOR.name}: found {found}, expected a message.")
+    return ProblemError(400, "http", f"{method.message.DESCRIPTOR.name}: {found}, expected one that is whole.")
 
 
 def _address(context: Context) -> str:

@@ -4,7 +4,6 @@ KServe's and Triton's clients register them in protobuf's common pool, which ref
 a process that imports two of them fails. So what protoc made of `open_inference.proto` is read here.
 """
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,9 @@ FILE = Path(__file__).with_name("open_inference.binpb")
 class Protocol:
     """The classes of the messages, by name, and the pool that describes them and the service."""
 
-    def __init__(self, beside: Iterable[Any] = ()) -> None:
-        """beside: descriptors of files that the pool describes too."""
+    def __init__(self) -> None:
         self.pool = descriptor_pool.DescriptorPool()
-        for file in (*descriptor_pb2.FileDescriptorSet.FromString(FILE.read_bytes()).file, *beside):
+        for file in descriptor_pb2.FileDescriptorSet.FromString(FILE.read_bytes()).file:
             self.pool.Add(file)
 
     def __getitem__(self, name: str) -> Any:

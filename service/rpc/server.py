@@ -8,14 +8,10 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # it writes to stderr beside th
 
 import grpc
 from fastapi import FastAPI
-from google.protobuf import descriptor_pb2
-from grpc_health.v1 import health_pb2
-from grpc_reflection.v1alpha import reflection_pb2_grpc
 
 from ..runtime import Runtime
 from .calls import Calls
 from .protocol import Protocol
-from .reflected import Reflection
 from .servicer import Servicer
 
 MOST_BYTES = 4 * 2**20  # of a message: what gRPC itself takes by default
@@ -35,9 +31,6 @@ class RpcServer:
         runtime: Runtime = app.state.runtime
         settings = runtime.settings
         self._settings, self.port = settings, 0
-        described = descriptor_pb2.FileDescriptorProto()
-        health_pb2.DESCRIPTOR.CopyToProto(described)
-        protocol = Protocol([described])
         most = min(settings.max_body_bytes, MOST_BYTES)
         self._calls = Calls(app, running, most)
         self._server = grpc.aio.server(
@@ -49,8 +42,7 @@ class RpcServer:
                 ("grpc.so_reuseport", int(settings.workers > 1)),  # otherwise a second service would share the port
             ],
         )
-        self._server.add_generic_rpc_handlers(Servicer(runtime, protocol, app.version).handlers(self._calls))
-        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(Reflection(self._calls, protocol), self._server)
+        self._server.add_generic_rpc_handlers(Servicer(runtime, Protocol(), app.version).handlers(self._calls))
 
     async def start(self) -> None:
         """Listen; raises `OSError` where that is not possible. Several processes share the port."""
@@ -64,6 +56,6 @@ class RpcServer:
 
     async def stop(self, seconds: float) -> None:
         """Take no more calls, and let those that run end within `seconds`."""
-        self._calls.stop()
+        self._calls.waits.stop()
         await asyncio.sleep(min(TURN_AWAY_SECONDS, seconds))
         await self._server.stop(seconds)

@@ -5,7 +5,6 @@ import contextlib
 import resource
 import struct
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -13,16 +12,17 @@ import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2
 
-from demur.service.rpc.calls import MOST_WAITING
+from demur.service.http.problems import ProblemError
+from demur.service.rpc import waits as module
 from demur.service.rpc.protocol import SERVICE, Protocol
 from demur.service.rpc.servicer import HEALTH
-from demur.service.security.api_keys import new_key
+from demur.service.rpc.waits import MOST_WAITING, Waits
 from tests.support.bundles import Synthetic
+from tests.support.metrics import metric
 from tests.support.processes import wait_until
 from tests.support.server import TIMEOUT, Server, running, starting
 
 MODEL = "synthetic"
-REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 STREAMS = 100  # of one channel, fewer than a connection may have
 LONG = {"DEMUR_CLIENT_TIMEOUT_SECONDS": str(TIMEOUT)}
 Code = grpc.StatusCode
@@ -68,15 +68,14 @@ async def held(address: str, method: str, count: int) -> AsyncIterator[list[Any]
         calls: list[Any] = []
         while len(calls) < count:
             channel = await stack.enter_async_context(connected(address))
-            open_one = (channel.stream_stream if method == REFLECTION else channel.stream_unary)(method)
-            calls += [open_one() for _ in range(min(STREAMS, count - len(calls)))]
+            calls += [channel.stream_unary(method)() for _ in range(min(STREAMS, count - len(calls)))]
             await asyncio.gather(*(call.wait_for_connection() for call in calls[-STREAMS:]), return_exceptions=True)
         yield calls
         for call in calls:
             call.cancel()
 
 
-@pytest.mark.parametrize("method", [f"/{SERVICE}/ModelInfer", f"/{HEALTH}/Check", REFLECTION])
+@pytest.mark.parametrize("method", [f"/{SERVICE}/ModelInfer", f"/{HEALTH}/Check"])
 def test_calls_without_a_message(classification: Synthetic, method: str) -> None:
     """More of them than there is room for."""
 
@@ -85,17 +84,15 @@ def test_calls_without_a_message(classification: Synthetic, method: str) -> None
             await everything_answers(address)
             if "ModelInfer" in method:  # the oldest gave way
                 assert {await call.code() for call in calls[: STREAMS // 2]} == {Code.RESOURCE_EXHAUSTED}
-                assert not calls[-1].done()
 
     room = {"DEMUR_MAX_PENDING_BYTES": str(8 * 2**20), "DEMUR_MAX_BODY_BYTES": str(4 * 2**20)}
     with running(classification.path, DEMUR_GRPC_PORT="0", **LONG, **room) as server:
         asyncio.run(test(address_of(server)))
 
 
-@pytest.mark.parametrize("method", [f"/{SERVICE}/ModelInfer", REFLECTION])
-def test_they_do_not_keep_the_service_from_its_end(classification: Synthetic, method: str) -> None:
+def test_they_do_not_keep_the_service_from_its_end(classification: Synthetic) -> None:
     async def test(server: Server) -> None:
-        async with held(address_of(server), method, 10) as calls:
+        async with held(address_of(server), f"/{SERVICE}/ModelInfer", 10) as calls:
             server.process.terminate()
             assert {await call.code() for call in calls} == {Code.UNAVAILABLE}
 
@@ -104,19 +101,76 @@ def test_they_do_not_keep_the_service_from_its_end(classification: Synthetic, me
         assert server.process.wait(TIMEOUT) == 0
 
 
-def test_reflection_takes_a_time_and_a_key(classification: Synthetic, tmp_path: Path) -> None:
-    key, entry = new_key("tester")
-    (tmp_path / "keys").write_text(entry.line)
-    settings = {"DEMUR_API_KEYS_FILE": str(tmp_path / "keys"), "DEMUR_CLIENT_TIMEOUT_SECONDS": "0.3"}
+def test_one_whose_time_is_over_already_ends_by_itself() -> None:
+    """Its timeout has fired, and its task did not run yet."""
 
-    async def test(address: str) -> None:
+    async def wait(waits: Waits, seconds: float) -> str:
+        try:
+            async with waits.held(seconds):
+                await asyncio.Event().wait()
+        except ProblemError as error:
+            return error.problem.code
+        return ""
+
+    async def test(most: int) -> list[str]:
+        waits = Waits(most)
+        tasks = [asyncio.create_task(wait(waits, seconds)) for seconds in (0, TIMEOUT)]
+        await asyncio.sleep(0)  # both wait
+        while not tasks[0].cancelling():
+            await asyncio.sleep(0)
+        waits.stop()
+        return await asyncio.gather(*tasks)
+
+    assert asyncio.run(test(MOST_WAITING)) == ["draining"] * 2
+
+
+def test_the_oldest_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once it has waited for long, or where there are very many."""
+    codes = list[str]()
+
+    async def wait(waits: Waits) -> None:
+        try:
+            async with waits.held(TIMEOUT):
+                await asyncio.Event().wait()
+        except ProblemError as error:
+            codes.append(error.problem.code)
+
+    async def test() -> None:
+        waits, tasks = Waits(1), list[asyncio.Task[None]]()
+        for _ in range(3):
+            tasks.append(asyncio.create_task(wait(waits)))
+            await asyncio.sleep(0)
+        assert not any(task.cancelling() for task in tasks)
+        monkeypatch.setattr(module, "QUICK_SECONDS", 0.0)
+        tasks.append(asyncio.create_task(wait(waits)))
+        await asyncio.gather(*tasks[:3])
+        assert codes == ["busy"] * 3
+        waits.stop()
+        await tasks[3]
+
+    asyncio.run(test())
+    assert codes[3:] == ["draining"]
+
+
+def test_who_leaves_before_its_message_is_gone(classification: Synthetic) -> None:
+    async def test(server: Server) -> None:
+        address = address_of(server)
+        async with held(address, f"/{SERVICE}/ModelInfer", 3):
+            await everything_answers(address)
         async with connected(address) as channel:
-            ask = channel.stream_stream(REFLECTION)
-            assert await ask(timeout=TIMEOUT).code() is Code.UNAUTHENTICATED
-            assert await ask(metadata=[("x-api-key", key)], timeout=TIMEOUT).code() is Code.DEADLINE_EXCEEDED
+            call = channel.stream_unary(f"/{SERVICE}/ModelInfer")(timeout=0.3)
+            assert await call.code() is Code.DEADLINE_EXCEEDED
 
-    with running(classification.path, DEMUR_GRPC_PORT="0", **settings) as server:
-        asyncio.run(test(address_of(server)))
+    with running(classification.path, DEMUR_GRPC_PORT="0", **LONG) as server:
+        asyncio.run(test(server))
+        server.wait_for(r'"POST /v2/models HTTP/2" 499 .* incomplete')
+
+        def count(reason: str) -> float:
+            return metric(server.request("GET", "/metrics")[2].decode(), "demur_errors_total", reason=reason)
+
+        wait_until(lambda: count("gone") + count("deadline_client") == 4)
+        assert count("gone") >= 3
+        assert count("http") == 0
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
