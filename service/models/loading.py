@@ -24,7 +24,7 @@ from .versions_file import read_versions
 LONG_SECONDS, SHORT_ATTEMPTS = 0.02, 2
 # Batches that compute no longer than this do so on the event loop, where they keep health checks waiting for no longer.
 # Under load a thread waits as long for Python's lock, and the processor works twice as long for a request.
-QUICK_SECONDS, QUICK_ROWS, QUICK_ATTEMPTS = 0.0005, (1, 2, 4, 8, 16), 10
+QUICK_SECONDS, QUICK_ROWS, QUICK_ATTEMPTS = 0.001, (1, 2, 4, 8, 16), 10
 REPLACED_TRIES, NAMED = 5, 10
 log = logging.getLogger("demur")
 
