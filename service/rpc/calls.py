@@ -53,13 +53,9 @@ class Call:
     """What is known of one that is answered."""
 
     exchange: Exchange
+    headers: RequestHeaders  # its metadata
     lease: Lease
     data: bytes = b""  # its message
-
-    @property
-    def headers(self) -> RequestHeaders:
-        """Its metadata."""
-        return RequestHeaders(raw=self.exchange.headers)
 
 
 @dataclass(frozen=True)
@@ -109,11 +105,6 @@ class Calls:
         known = path.partition("/{")[0]  # of a model that the message will name
         return Exchange(asks, known, "2", scope["client"], headers, asyncio.get_running_loop().time(), route=path)
 
-    def _check_key(self, exchange: Exchange) -> None:
-        """Note whose it is; raises `ProblemError` (401)."""
-        if self._keys is not None:
-            exchange.key = owner_of(self._keys, RequestHeaders(raw=exchange.headers))
-
     def _refuse(self, error: Exception, exchange: Exchange, context: Context) -> None:
         """How a call ends that has no answer. gRPC's own `abort` keeps the frames that it passes through, and with them
         the message, until a garbage collection."""
@@ -129,14 +120,15 @@ class Calls:
     async def _answer(self, method: Method, _: Any, context: Context) -> bytes:
         """The method's answer as bytes."""
         exchange = await self._exchange(method.asks, method.path, context)
-        call, task = Call(exchange, self._runtime.byte_budget.lease()), asyncio.current_task()
+        headers, lease = RequestHeaders(raw=exchange.headers), self._runtime.byte_budget.lease()
+        call, task = Call(exchange, headers, lease), asyncio.current_task()
         assert task is not None
         self._begin(call, task)
         try:
             if self.waits.stopping:
                 raise shutting_down()
-            if not method.public:
-                self._check_key(exchange)
+            if self._keys is not None and not method.public:
+                exchange.key = owner_of(self._keys, headers)
             message = None if method.message is None else await self._message(method, context, call)
             found = await method.answer(message, call)
             body: bytes = found if isinstance(found, bytes) else found.SerializeToString()
