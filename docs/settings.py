@@ -56,7 +56,6 @@ WHEN = {
         "max_queue_rows": "Lower it to reject overload before requests wait long; raise it for large requests.",
         "request_timeout_seconds": "To the longest your clients will wait.",
         "compute_timeout_seconds": "Raise it if one batch of your network takes this long.",
-        "degrade_after_seconds": "When an answer without uncertainty is better than none under overload.",
     },
     "Limits on requests": {
         "max_body_bytes": "When clients send more at once. Change `client_max_body_size` of the proxy too.",

@@ -48,10 +48,6 @@ def create_app(
     folders and `settings.models` are watched for changes. Raises `AuditFileError` and `SecretFileError`.
     """
     loaded = [predictors] if isinstance(predictors, Predictor) else [*predictors]
-    if settings.degrade_after_seconds is not None and not all(predictor.graph.has_plain for predictor in loaded):
-        raise ValueError(
-            "degrade_after_seconds: found a predictor without the plain network; make it with plain_too=True"
-        )
     metrics = Metrics(registry if registry is not None else CollectorRegistry())
     recording, exchanges = Recording(settings, metrics), Exchanges(metrics, settings.access_log)
 

@@ -27,8 +27,8 @@ from .http.exchange import Exchange
 from .http.problems import ProblemError
 from .http.route_key import ticket_of
 from .inference.decision import Decision
-from .inference.predictor import NonFinitePrediction
-from .models.served import AnyPrediction, ServedModel
+from .inference.predictor import NonFinitePrediction, Prediction
+from .models.served import ServedModel
 from .recording.audit_lines import Asker
 from .runtime import Runtime
 
@@ -68,7 +68,7 @@ class Outcome:
 
     model: ServedModel
     decision: Decision
-    answered: Answered[AnyPrediction]
+    answered: Answered[Prediction]
     warnings: list[str]
     decode_seconds: float
     receipt: Callable[[], str | None]

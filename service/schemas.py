@@ -52,7 +52,7 @@ MAP = "The plain network's (the MAP estimate), at a temperature of its own."
 
 
 class Example(BaseModel):
-    """What every example has: the decision. What needs the posterior is null in a degraded answer."""
+    """What every example has: the decision."""
 
     model_config = ConfigDict(json_schema_extra=_all_may_be_absent)
 
@@ -200,7 +200,7 @@ class RegressionPrediction(Example):
     variance: Annotated[list[float] | None, Field(description="Of the mean, under the posterior.")]
     noise_std: Annotated[
         list[float] | None,
-        Field(description="With `detail=full`; null in a degraded answer where the noise depends on the input."),
+        Field(description="With `detail=full`."),
     ] = None
     variance_parts: Annotated[
         ValueVarianceParts | None,
@@ -225,13 +225,6 @@ class PredictResponse(BaseModel):
     ] = None
     model: ModelName
     predictions: list[ClassificationPrediction] | list[MultilabelPrediction] | list[RegressionPrediction]
-    degraded: Annotated[
-        bool,
-        Field(
-            description="Whether the plain network answered alone, for lack of time: no uncertainty is known. Absent "
-            "where it is false, but with `detail=full`."
-        ),
-    ] = False
     warnings: Annotated[
         list[str], Field(description="Inputs far outside the values that the network was fitted on, and the like.")
     ] = []

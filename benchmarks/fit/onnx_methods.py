@@ -6,22 +6,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from demur.service.inference.onnx_runtime import onnxruntime
+from benchmarks.core.plain import open_session
 from demur.service.maths.predictive import link_approx
 
 Array = npt.NDArray[Any]
 FITTED = 2
-
-
-def open_session(graph: Path | bytes, threads: int) -> onnxruntime.InferenceSession:
-    """A session for a file or its content, with the options that `demur.service.inference.predictor` gives its
-    own."""
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.inter_op_num_threads = 1
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.intra_op_num_threads = threads
-    return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
 
 class Predict:

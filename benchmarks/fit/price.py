@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from benchmarks.core.folders import ROOT
 from benchmarks.core.harness import call
+from benchmarks.core.plain import plain_network
 from benchmarks.core.settings import Settings, Values
 from benchmarks.experiments.frontier.networks import DigitNetwork
 from benchmarks.fit.networks.zoo import NetworkSpec, network_spec
@@ -78,13 +79,13 @@ def one(values: dict[str, Any]) -> dict[str, Any]:
             within=row.within,
         )
         fit_bundle(model, train, folder, calibration_loader=held_out, config=config)
-        predictor = Predictor.load(folder, threads=1, plain_too=True)
+        predictor, mean = Predictor.load(folder, threads=1), plain_network(folder, 1)
     manifest = predictor.manifest
     return {
         "chosen": manifest.selection.explanation,
         "S": manifest.subnetwork_size,
         "D": manifest.parameter_count,
-        "batches": [timed(predictor, examples[:batch].numpy()) for batch in BATCHES],
+        "batches": [timed(predictor, mean, examples[:batch].numpy()) for batch in BATCHES],
     }
 
 
@@ -111,10 +112,10 @@ def seconds_of(work: Callable[[], object], count: int) -> float:
     return max((time.thread_time() - start) / count, LEAST_TICK)
 
 
-def timed(predictor: Predictor, inputs: Any) -> dict[str, Any]:
+def timed(predictor: Predictor, mean: Callable[[Any], object], inputs: Any) -> dict[str, Any]:
     """Seconds for the batch, and their ratios: the plain network, mean and variance, and the whole prediction."""
     works: dict[str, Callable[[], object]] = {
-        "plain": lambda: predictor.graph.mean(inputs),
+        "plain": lambda: mean(inputs),
         "variance": lambda: predictor.graph.outputs(inputs),
         "predict": lambda: predictor.predict(inputs),
     }

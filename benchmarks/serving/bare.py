@@ -7,10 +7,9 @@ from typing import Any
 
 import threadpoolctl
 
-from benchmarks.fit.onnx_methods import open_session
+from benchmarks.core.plain import open_session, plain_network
 from benchmarks.serving.digits import Array, rows
 from demur.service.bundle import MODEL
-from demur.service.inference.onnx_subgraph import extract_subgraph
 
 LARGEST = 64
 
@@ -46,6 +45,4 @@ class Plain(Session):
     """The network without its variances, which no answer can do without."""
 
     def prepare(self) -> None:
-        graph = extract_subgraph((Path(self.bundle) / MODEL).read_bytes(), ["mean"])
-        session = open_session(graph, self.threads)
-        self.compute = lambda inputs: session.run(None, {"inputs": inputs})
+        self.compute = plain_network(self.bundle, self.threads)

@@ -122,23 +122,6 @@ COMPUTATION = Row(
                 ),
             ),
         ),
-        Panel(
-            "Degraded answers",
-            "Share of examples that the plain network answered alone, without an uncertainty, because of a long queue.",
-            "percentunit",
-            (
-                Query(
-                    or_zero_by_version(
-                        share_by_version(
-                            by_version("increase", "demur_predictions_total", WINDOW, 'degraded="true"'),
-                            by_version("increase", "demur_predictions_total"),
-                        )
-                    ),
-                    "v{{version}}",
-                ),
-            ),
-            most=1.0,
-        ),
     ),
 )
 BUNDLES = Row(

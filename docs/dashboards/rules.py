@@ -15,7 +15,7 @@ groups:
     rules:
 """
 TURNED_AWAY = "busy"  # before it was a request to anything
-FAILURES = f"internal|batcher_failed|network_failed|decoder|deadline|queue_full|{TURNED_AWAY}|gone_slow|degraded"
+FAILURES = f"internal|batcher_failed|network_failed|decoder|deadline|queue_full|{TURNED_AWAY}|gone_slow"
 SLOW_BUCKET = f"{SLOW_SECONDS:g}"
 WINDOWS = ("5m", "30m", "1h", "6h", "3d")
 

@@ -14,7 +14,7 @@ from docs.dashboards.queries import (
 
 LEVELS = ((0.05, "p05"), (0.25, "p25"), (0.5, "p50"), (0.75, "p75"), (0.95, "p95"))
 CLASSES_SHOWN = 12
-JUDGED = by_version("increase", "demur_predictions_total", WINDOW, 'degraded="false"')
+JUDGED = by_version("increase", "demur_predictions_total", WINDOW)
 
 
 def _gauge(series: str) -> str:
@@ -28,8 +28,7 @@ def _quantiles(histogram: str) -> tuple[Query, ...]:
 def _share_per_class() -> str:
     """Rejected examples of a class by all of that class; a class without examples has 0."""
     rejected = f"sum by (version, label) (increase(demur_rejections_total{{{MODEL}}}[{WINDOW}]))"
-    matchers = f'{MODEL}, degraded="false"'
-    judged = f"sum by (version, label) (increase(demur_predictions_total{{{matchers}}}[{WINDOW}]))"
+    judged = f"sum by (version, label) (increase(demur_predictions_total{{{MODEL}}}[{WINDOW}]))"
     return f"topk by (version) ({CLASSES_SHOWN}, {rejected} / clamp_min({judged}, {ZERO}))"
 
 

@@ -5,7 +5,7 @@
 `queue` schedules, `pieces` merges and splits, `batcher` runs. None knows about networks or HTTP.
 """
 
-from .batcher import Answered, Batch, DynamicBatcher, Fallback
+from .batcher import Answered, Batch, DynamicBatcher
 from .clock import Clock, Timer
 from .compute_threads import ComputeThreads
 from .errors import BatcherFailed, ClientDeadlineExceeded, Closed, DeadlineExceeded, QueueFull, Unserved
@@ -22,7 +22,6 @@ __all__ = [
     "ComputeThreads",
     "DeadlineExceeded",
     "DynamicBatcher",
-    "Fallback",
     "Limits",
     "QueueFull",
     "Rows",

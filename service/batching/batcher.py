@@ -33,7 +33,6 @@ class Batch:
     rows: int
     requests: int
     compute_seconds: float
-    degraded: bool
 
 
 @dataclass(frozen=True)
@@ -44,15 +43,6 @@ class Answered(Generic[R]):
     result: R
     queue_seconds: float
     compute_seconds: float
-    degraded: bool
-
-
-@dataclass(frozen=True)
-class Fallback(Generic[R]):
-    """A cheaper computation, for requests that have waited `after_seconds`."""
-
-    compute: Callable[[Array], R]
-    after_seconds: float
 
 
 @dataclass(eq=False)
@@ -92,16 +82,15 @@ class DynamicBatcher(Generic[R]):
         long: bool = False,
         short_rows: int | None = None,
         quick_rows: int = 0,
-        fallback: Fallback[R] | None = None,
         clock: Clock | None = None,
         observe: Callable[[Batch], None] = lambda _: None,
     ) -> None:
         loop = asyncio.get_running_loop()
-        self._compute, self._fallback, self._observe = compute, fallback, observe
+        self._compute, self._observe = compute, observe
         self._threads, self._member = threads, threads.join(share, long)
         self._short_rows, self._quick_rows = short_rows, quick_rows
         self._clock: Clock = clock or loop
-        self._queue = RowQueue(limits, fallback.after_seconds if fallback else math.inf)
+        self._queue = RowQueue(limits)
         self._changed = asyncio.Event()
         self._open: set[_Request[R]] = set()
         self._running: set[asyncio.Task[None]] = set()
@@ -227,7 +216,7 @@ class DynamicBatcher(Generic[R]):
         now, started = self._clock.time(), time.perf_counter()
         batch = self._take(now, alone=True)
         if batch.pieces:
-            results = compute_merged(self._computation(batch), _inputs(batch))
+            results = compute_merged(self._compute, _inputs(batch))
             self._answer(batch, results, now, time.perf_counter() - started)
 
     def _take(self, now: float, *, alone: bool = False) -> NextBatch:
@@ -255,14 +244,11 @@ class DynamicBatcher(Generic[R]):
 
     async def _run(self, batch: NextBatch, now: float, held: int) -> None:
         try:
-            merged = functools.partial(compute_merged, self._computation(batch), _inputs(batch))
+            merged = functools.partial(compute_merged, self._compute, _inputs(batch))
             results = await self._threads.run(merged)
         finally:
             self._threads.release(self._member, held)
         self._answer(batch, results, now, self._clock.time() - now)
-
-    def _computation(self, batch: NextBatch) -> Callable[[Array], R]:
-        return self._fallback.compute if batch.degraded and self._fallback else self._compute
 
     def _answer(self, batch: NextBatch, results: Sequence[R | Exception], now: float, seconds: float) -> None:
         """Give each request its result; the batch was taken `now`, and computed for so many seconds."""
@@ -270,7 +256,7 @@ class DynamicBatcher(Generic[R]):
             request = _request(piece)
             request.computed(now, now + seconds)
             self._deliver(piece, request, result)
-        self._note(Batch(batch.rows, len(batch.pieces), seconds, batch.degraded))
+        self._note(Batch(batch.rows, len(batch.pieces), seconds))
 
     def _deliver(self, piece: Piece, request: _Request[R], result: R | Exception) -> None:
         if request.future.done():  # the client has left, or another piece has failed
@@ -283,7 +269,7 @@ class DynamicBatcher(Generic[R]):
         request.done_rows += piece.rows
         if request.done_rows == request.rows:
             queued = request.first_taken - request.admitted
-            request.future.set_result(Answered(join(request.parts), queued, request.compute_seconds, request.degraded))
+            request.future.set_result(Answered(join(request.parts), queued, request.compute_seconds))
 
     def _note(self, batch: Batch) -> None:
         rate = batch.rows / max(batch.compute_seconds, 1e-6)

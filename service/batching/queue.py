@@ -33,7 +33,6 @@ class Item:
     admitted: float = 0.0
     deadline: float = math.inf
     taken: int = 0
-    degraded: bool = False
 
     @property
     def waiting(self) -> int:
@@ -63,11 +62,6 @@ class NextBatch:
     expired: list[Item] = field(default_factory=list)
 
     @property
-    def degraded(self) -> bool:
-        """Whether its requests get the fallback instead."""
-        return bool(self.pieces) and self.pieces[0].item.degraded
-
-    @property
     def rows(self) -> int:
         """How many it has."""
         return sum(piece.rows for piece in self.pieces)
@@ -81,13 +75,10 @@ class RowQueue:
 
     Where several batches are computed at once, each takes whole requests up to its share of the waiting rows, and a
     request that waits alone is divided among them: otherwise one compute thread would be busy while the next one idles.
-
-    With `degrade_after`, a request that waited so many seconds before its first rows were taken is degraded: it gets
-    the fallback. Degraded requests share batches with each other only, because they are computed in another way.
     """
 
-    def __init__(self, limits: Limits, degrade_after: float = math.inf) -> None:
-        self.limits, self.degrade_after = limits, degrade_after
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
         self.rows = self.promised = 0  # that wait, and of requests that are decoded
         self._items: deque[Item] = deque()
 
@@ -153,10 +144,6 @@ class RowQueue:
                 self._drop_first()
                 taken.expired.append(item)
                 continue
-            if not item.taken:
-                item.degraded = now - item.admitted >= self.degrade_after
-            if taken.pieces and item.degraded != taken.degraded:
-                break
             rows = min(room, item.waiting)
             taken.pieces.append(Piece(item, item.taken, item.taken + rows))
             item.taken += rows

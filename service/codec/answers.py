@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ..format.manifest import Task
 from ..inference.decision import Decision
 from ..inference.prediction import names_of
-from ..inference.predictor import PlainPrediction, Prediction, Predictor
+from ..inference.predictor import Prediction, Predictor
 from ..maths.certified import CertifiedRule
 from ..maths.class_rules import ClassRules
 from ..maths.prediction_sets import LIKELY, PredictionSets, descending
@@ -38,9 +38,7 @@ class View:
     rounded: bool = True
 
 
-def predictions_json(
-    prediction: Prediction | PlainPrediction, decision: Decision, view: View | None = None
-) -> list[Json]:
+def predictions_json(prediction: Prediction, decision: Decision, view: View | None = None) -> list[Json]:
     """One JSON object an example, as `demur.service.schemas` describes them; `decision` has decided."""
     task, view = decision.manifest.task, view or View(top=usual_top(decision.manifest.outputs))
     names = view.fields or list(USUAL[task])
@@ -56,7 +54,7 @@ def score_names(prediction: Prediction, scoring: Scoring) -> list[str]:
     return [titles[place] for place in prediction.leading.tolist()]
 
 
-def warnings_of(prediction: Prediction | PlainPrediction, predictor: Predictor, inputs: Array, field: str) -> list[str]:
+def warnings_of(prediction: Prediction, predictor: Predictor, inputs: Array, field: str) -> list[str]:
     """Warnings about the inputs (B, *input_shape), which the request calls `field`."""
     outside = prediction.out_of_range
     if outside is None or predictor.range_check is None or not outside.any():
@@ -83,14 +81,10 @@ def rounded(values: Array) -> Array:
 
 
 class _Columns:
-    """The columns of an answer: what `FIELDS` calls by their names, one entry for each example.
+    """The columns of an answer: what `FIELDS` calls by their names, one entry for each example."""
 
-    Of a degraded answer, what needs the posterior is None.
-    """
-
-    def __init__(self, prediction: Prediction | PlainPrediction, decision: Decision, view: View) -> None:
+    def __init__(self, prediction: Prediction, decision: Decision, view: View) -> None:
         self.answered, self.decision, self.view = prediction, decision, view
-        self.whole = prediction if isinstance(prediction, Prediction) else None
         self.manifest, self.names = decision.manifest, decision.manifest.labels
         self.level = decision.policy.interval_level
         self.unknown: list[None] = [None] * len(prediction)
@@ -103,17 +97,13 @@ class _Columns:
 
         They are rounded together: for a few examples a call of NumPy costs more than what it computes.
         """
-        given: dict[str, Array] = {}
-        if self.manifest.task == "regression":
-            given["mean"] = self.answered.mean
-        else:
+        one = self.answered
+        given: dict[str, Array] = {"p_value": one.p_value, "score": one.score, "variance": one.variance}
+        if one.std is None:
             given["probabilities"] = self.of_shown(self.p)
-        if (whole := self.whole) is not None:
-            given |= {"p_value": whole.p_value, "score": whole.score, "variance": whole.variance}
-            if whole.std is None:
-                given["variance"] = np.add.reduce(whole.variance, axis=1, dtype=np.float64) / whole.variance.shape[1]
-            else:
-                given["std"] = whole.std
+            given["variance"] = np.add.reduce(one.variance, axis=1, dtype=np.float64) / one.variance.shape[1]
+        else:
+            given |= {"mean": one.mean, "std": one.std}
         found, start = {}, 0
         rows = self.numbers(np.concatenate([one.reshape(len(one), -1) for one in given.values()], axis=1))
         for name, values in given.items():
@@ -124,16 +114,12 @@ class _Columns:
                 found[name], start = [row[start:stop] for row in rows], stop
         return found
 
-    def usual_or_unknown(self, name: str) -> Sequence[Any]:
-        """None for each example in a degraded answer."""
-        return self.usual.get(name, self.unknown)
-
     # Classes and labels
 
     @cached_property
     def p(self) -> Array:
-        """(B, K): the plain network's in a degraded answer."""
-        found = self.answered.map_probabilities if self.whole is None else self.whole.probabilities
+        """(B, K)."""
+        found = self.answered.probabilities
         assert found is not None  # of a classification
         return found
 
@@ -197,32 +183,30 @@ class _Columns:
 
     def mean_variance(self) -> Sequence[Any]:
         """Over the classes: all that the probabilities depend on, where one scale is shared (probit-shared)."""
-        return self.usual_or_unknown("variance")
+        return self.usual["variance"]
 
     def logit_mean(self) -> list[Any]:
         return self.by_class(self.answered.mean)
 
     def logit_variance(self) -> Sequence[Any]:
-        return self.unknown if self.whole is None else self.by_class(self.whole.variance)
+        return self.by_class(self.answered.variance)
 
     def class_variance_parts(self) -> Sequence[Any]:
-        if self.whole is None or self.whole.added_variance is None:
+        added = self.answered.added_variance
+        if added is None:
             return self.unknown
-        added = self.whole.added_variance
-        parts = zip(self.by_class(_rest(self.whole, added[:, np.newaxis])), self.numbers(added), strict=True)
+        parts = zip(self.by_class(_rest(self.answered, added[:, np.newaxis])), self.numbers(added), strict=True)
         return [{"subnetwork": subnetwork, "added": part} for subnetwork, part in parts]
 
     def uncertainty(self) -> Sequence[Any]:
-        if self.whole is None:
-            return self.unknown
         names = ("total", "aleatoric", "epistemic")
-        rows = self.numbers(np.stack([getattr(self.whole, name) for name in names], axis=1))
+        rows = self.numbers(np.stack([getattr(self.answered, name) for name in names], axis=1))
         return [dict(zip(names, row, strict=True)) for row in rows]
 
     def prediction_set(self) -> Sequence[Any]:
         """Of each example; its classes in descending order of probability."""
         sets = self.decision.sets
-        if self.whole is None or not isinstance(sets, PredictionSets):
+        if not isinstance(sets, PredictionSets):
             return self.unknown
         level, names, top, order = self.level, self.names, self.view.top, self.order
         found = [
@@ -232,9 +216,9 @@ class _Columns:
 
     def label_set(self) -> Sequence[Any]:
         """Which labels each example surely has, and which it may have or not."""
-        if self.whole is None or self.decision.sets is None:
+        if self.decision.sets is None:
             return self.unknown
-        level, members = self.level, self.decision.members(self.whole)
+        level, members = self.level, self.decision.members(self.answered)
         absent, present = members[..., 0], members[..., 1]
         groups = (present & ~absent, present & absent, absent & ~present)
         named = zip(*(names_of(group, self.names) for group in groups), strict=True)
@@ -249,56 +233,52 @@ class _Columns:
         return self.usual["mean"]
 
     def variance(self) -> Sequence[Any]:
-        return self.usual_or_unknown("variance")
+        return self.usual["variance"]
 
     def std(self) -> Sequence[Any]:
-        return self.usual_or_unknown("std")
+        return self.usual["std"]
 
     def noise_std(self) -> Sequence[Any]:
-        noises = np.array(self.manifest.noises)
-        if self.manifest.input_noise is None:
-            return [self.numbers(noises)] * len(self.unknown)
-        scale = None if self.whole is None else self.whole.noise_scale
-        return self.unknown if scale is None else self.numbers(noises * scale)
+        noises, scale = np.array(self.manifest.noises), self.answered.noise_scale
+        return [self.numbers(noises)] * len(self.unknown) if scale is None else self.numbers(noises * scale)
 
     def value_variance_parts(self) -> Sequence[Any]:
-        if self.whole is None or self.whole.added_variance is None:
+        if self.answered.added_variance is None:
             return self.unknown
         ratios = noise_ratios(np.array(self.manifest.noises))[1]
-        added = self.whole.added_variance[:, np.newaxis].astype(np.float64) * np.square(ratios)
-        parts = zip(self.numbers(_rest(self.whole, added)), self.numbers(added), strict=True)
+        added = self.answered.added_variance[:, np.newaxis].astype(np.float64) * np.square(ratios)
+        parts = zip(self.numbers(_rest(self.answered, added)), self.numbers(added), strict=True)
         return [{"subnetwork": subnetwork, "added": part} for subnetwork, part in parts]
 
     def interval(self) -> Sequence[Any]:
-        if self.whole is None:
-            return self.unknown
-        low, high = map(self.numbers, self.decision.intervals(self.whole))
+        low, high = map(self.numbers, self.decision.intervals(self.answered))
         fixed = {"level": self.level, "kind": self.decision.interval_kind}
         return [fixed | {"low": below, "high": above} for below, above in zip(low, high, strict=True)]
 
     # The decision
 
     def score(self) -> Sequence[Any]:
-        return self.usual_or_unknown("score")
+        return self.usual["score"]
 
     def p_value(self) -> Sequence[Any]:
-        return self.usual_or_unknown("p_value")
+        return self.usual["p_value"]
 
     def rejected(self) -> Sequence[Any]:
-        return self.unknown if self.whole is None else self.whole.rejected.tolist()
+        rejected: list[bool] = self.answered.rejected.tolist()
+        return rejected
 
     def threshold(self) -> Sequence[Any]:
         """The largest score that would have been accepted."""
-        return self.unknown if self.whole is None else self.numbers(self.decision.thresholds(self.whole))
+        return self.numbers(self.decision.thresholds(self.answered))
 
     def false_reject_rate(self) -> Sequence[Any]:
-        return self.unknown if self.whole is None else [self.decision.rule.false_reject_rate] * len(self.unknown)
+        return [self.decision.rule.false_reject_rate] * len(self.unknown)
 
     def reason(self) -> Sequence[Any]:
         """A sentence about each rejection."""
         found: list[str | None] = [None] * len(self.unknown)
-        whole = self.whole
-        if whole is None or not whole.rejected.any():
+        whole = self.answered
+        if not whole.rejected.any():
             return found
         names, thresholds = score_names(whole, self.decision.predictive.score), self.decision.thresholds(whole)
         held_out = self.compared_with

@@ -13,9 +13,9 @@ Array = npt.NDArray[Any]
 
 
 class Decision(IntEnum):
-    """What was decided about an example; degraded answers are the plain network's, without a decision."""
+    """What was decided about an example."""
 
-    ACCEPTED, REJECTED, DEGRADED = 0, 1, 2
+    ACCEPTED, REJECTED = 0, 1
 
 
 def layout(task: Task, outputs: int) -> np.dtype[np.void]:
@@ -23,7 +23,7 @@ def layout(task: Task, outputs: int) -> np.dtype[np.void]:
 
     Of a classification: the predicted class, and its probability to seven digits. Of K labels an example: a bit for
     each that it is said to have, and the probability that all are right. Of a regression: the means, and the ends of
-    the intervals, NaN where there are none.
+    the intervals.
     """
     least = np.min_scalar_type(outputs - 1).newbyteorder("<")
     answers: dict[Task, list[tuple[Any, ...]]] = {
@@ -72,13 +72,12 @@ def outcomes_of(answers: Array, truths: Array, level: float) -> Outcomes:
     """How right the answers were.
 
     truths (B, C), NaN in rows that are unknown: of a classification the classes, C = 1; of several labels 0 or 1 for
-    each, all of which must be right; of a regression the values. Nothing is known of an answer without an interval.
+    each, all of which must be right; of a regression the values.
     level: what share of the truths intervals hold by design.
     """
     unknown, fields = np.isnan(truths).any(axis=1), answers.dtype.names or ()
     if "mean" in fields:
         low, high = answers["low"], answers["high"]
-        unknown |= np.isnan(low + high).any(axis=1)
         correct = ((low <= truths) & (truths <= high)).mean(axis=1)
         confidence, errors = np.full(len(answers), level), np.square(truths - answers["mean"]).mean(axis=1)
     else:

@@ -4,7 +4,8 @@ import time
 from dataclasses import dataclass
 
 from ..batching import Answered
-from ..models.served import AnyPrediction, ServedModel
+from ..inference.prediction import Prediction
+from ..models.served import ServedModel
 
 
 @dataclass(slots=True)
@@ -16,7 +17,7 @@ class Steps:
     decoded_at: float | None = None
     answered_at: float | None = None
     rows: int | None = None
-    answer: Answered[AnyPrediction] | None = None
+    answer: Answered[Prediction] | None = None
 
     def received(self, model: ServedModel) -> None:
         """The body of a request to this model is there."""
@@ -26,7 +27,7 @@ class Steps:
         """The body was so many examples."""
         self.rows, self.decoded_at = rows, time.perf_counter()
 
-    def answered(self, answer: Answered[AnyPrediction]) -> None:
+    def answered(self, answer: Answered[Prediction]) -> None:
         """They are predicted."""
         self.answer, self.answered_at = answer, time.perf_counter()
 

@@ -10,7 +10,6 @@ from opentelemetry.trace import SpanKind, StatusCode, Tracer, set_span_in_contex
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from ..format.text import printable
-from ..inference.prediction import Prediction
 from .exchange import Exchange
 from .middleware import METRICS_PATH, PUBLIC_PATHS
 
@@ -80,7 +79,5 @@ def _attributes(exchange: Exchange) -> dict[str, Any]:
         "demur.rows": steps.rows,
     }
     if answer is not None:
-        found["demur.degraded"] = answer.degraded
-        if isinstance(answer.result, Prediction):
-            found["demur.rejected"] = int(answer.result.rejected.sum())
+        found["demur.rejected"] = int(answer.result.rejected.sum())
     return {name: value for name, value in found.items() if value is not None}

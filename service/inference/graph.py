@@ -14,7 +14,6 @@ import numpy.typing as npt
 from ..bundle import MODEL, Bundle, BundleError, InputSpec, Manifest
 from .onnx_external import ExternalDataError, refuse_external_data
 from .onnx_runtime import InvalidArgument, onnxruntime
-from .onnx_subgraph import extract_subgraph
 from .onnx_wire import WireError
 
 Array = npt.NDArray[Any]
@@ -86,20 +85,14 @@ class GraphOutputs:
 class Graph:
     """The network of one bundle, open. Threads may share it."""
 
-    def __init__(self, bundle: Bundle, *, threads: int | None = None, plain_too: bool = False) -> None:
-        """threads: those of onnxruntime (None: its default). plain_too: open the network a second time without its
-        variances, as `mean` needs it. Raises `BundleError` where the graph is not what the manifest says."""
+    def __init__(self, bundle: Bundle, *, threads: int | None = None) -> None:
+        """threads: those of onnxruntime (None: its default). Raises `BundleError` where the graph is not what the
+        manifest says."""
         manifest, file = bundle.manifest, bundle.path / MODEL
         self._spec, self._features = manifest.input, manifest.feature_scores
         self._network = _open(bundle, threads, file)
-        self._plain = _open_plain(bundle, threads, file) if plain_too else None
         self.chunk_rows = max(1, min(MAX_CHUNK_ROWS, CHUNK_BYTES // (4 * manifest.graph.row_numbers)))
         self.threads = threads
-
-    @property
-    def has_plain(self) -> bool:
-        """Whether `mean` can answer."""
-        return self._plain is not None
 
     def outputs(self, inputs: Array) -> GraphOutputs:
         """Everything that a prediction is made of: inputs (B, *input_shape), `chunk_rows` examples at a time.
@@ -123,16 +116,6 @@ class Graph:
         features = {} if columns is None else dict(zip(self._features, columns.T, strict=True))
         extra = found.get("added_variance"), found.get("noise_scale")
         return GraphOutputs(found["mean"], found["variance"], features, *extra)
-
-    def mean(self, inputs: Array) -> Array:
-        """The outputs of the plain network alone: inputs (B, *input_shape) -> (B, K), float32; one forward pass.
-
-        Needs `plain_too`; raises `RuntimeError` without, and as `outputs` does.
-        """
-        if self._plain is None:
-            raise RuntimeError("found a predictor without the plain network, expected one made with plain_too=True")
-        (mean,) = self._plain.run(["mean"], inputs)
-        return mean
 
     def takes_longer_than(self, seconds: float, rows: int = 1, attempts: int = 3) -> bool:
         """Whether the graph needs more than `seconds` for so many examples, at the best of a few attempts."""
@@ -204,15 +187,6 @@ def _open(bundle: Bundle, threads: int | None, file: Path) -> _Network:
     network = _Network(file, session, shapes)
     _check_run(network, spec, file)
     return network
-
-
-def _open_plain(bundle: Bundle, threads: int | None, file: Path) -> _Network:
-    """The checked graph without the part that only the variances need."""
-    try:
-        session = _session(extract_subgraph(bundle.model, ["mean"]), threads, file)
-    except WireError as error:
-        raise BundleError(file, f"cannot be taken apart: {error}") from error
-    return _Network(file, session, {"mean": (bundle.manifest.outputs,)})
 
 
 def _check_self_contained(model: bytes, file: Path) -> None:

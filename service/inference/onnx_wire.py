@@ -53,17 +53,3 @@ def varint(message: Message, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, position
     raise WireError(f"found no whole number at byte {position}")
-
-
-def field(number: int, content: bytes) -> bytes:
-    """A field of wire type BYTES."""
-    return _number(number << 3 | BYTES) + _number(len(content)) + content
-
-
-def _number(value: int) -> bytes:
-    found = bytearray()
-    while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
-        value >>= 7
-    found.append(value)
-    return bytes(found)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,14 +16,12 @@ from ..maths.predictive import (
     entropy,
     entropy_parts,
     label_entropy,
-    link_approx,
     predictive_std,
 )
 from ..maths.scores import EPISTEMIC_STD, PREDICTIVE_ENTROPY, SCORES, Scoring, epistemic_std, likeliest_mistake
 from .graph import GraphOutputs
 
 Array = npt.NDArray[Any]
-P = TypeVar("P", "Prediction", "PlainPrediction")
 
 
 class NonFinitePrediction(ValueError):
@@ -149,33 +147,6 @@ class Prediction:
         return finite_rows(self.mean, self.variance if self.std is None else self.std) & np.isfinite(self.score)
 
 
-@dataclass(frozen=True)
-class PlainPrediction:
-    """The output of the network alone, without uncertainty: mean (B, K) float32, and for a classification its
-    probabilities map_probabilities (B, K); out_of_range (B,) bool as in `Prediction`."""
-
-    mean: Array
-    map_probabilities: Array | None = None
-    out_of_range: Array | None = None
-
-    def __len__(self) -> int:
-        return len(self.mean)
-
-    def rows(self, start: int, stop: int) -> "PlainPrediction":
-        """Examples `start` to `stop`."""
-        return _slice(self, start, stop)
-
-    @classmethod
-    def concatenate(cls, parts: "Sequence[PlainPrediction]") -> "PlainPrediction":
-        """The examples of all parts, in order."""
-        return _concatenate(parts)
-
-    @property
-    def finite(self) -> Array:
-        """(B,) bool: whether the network's output is finite."""
-        return finite_rows(self.mean)
-
-
 def label_names(probabilities: Array, names: Sequence[str]) -> Array:
     """The names of the labels that each example is said to have, (B, K) -> (B,) of tuples."""
     found = np.empty(len(probabilities), object)
@@ -189,25 +160,25 @@ def names_of(members: Array, names: Sequence[str]) -> list[list[str]]:
     return [[names[k] for k in np.flatnonzero(row).tolist()] for row in members]
 
 
-def _slice(prediction: P, start: int, stop: int) -> P:
+def _slice(prediction: Prediction, start: int, stop: int) -> Prediction:
     found: dict[str, Any] = {
         name: values if isinstance(values, tuple | bool) else values[start:stop]
         for name, values in vars(prediction).items()
         if values is not None
     }
-    return type(prediction)(**found)
+    return Prediction(**found)
 
 
-def _concatenate(parts: Sequence[P]) -> P:
+def _concatenate(parts: Sequence[Prediction]) -> Prediction:
     found: dict[str, Any] = {
         name: values if isinstance(values, tuple | bool) else np.concatenate([getattr(part, name) for part in parts])
         for name, values in vars(parts[0]).items()
         if values is not None
     }
-    return type(parts[0])(**found)
+    return Prediction(**found)
 
 
-def check_finite(prediction: Prediction | PlainPrediction) -> None:
+def check_finite(prediction: Prediction) -> None:
     """Raises `NonFinitePrediction` for the first example whose output is not finite."""
     finite = prediction.finite
     if not finite.all():
@@ -283,13 +254,6 @@ class Predictive:
         """Everything but the decision: p-values are 1 and nothing is rejected."""
         count = len(outputs.mean)
         return Prediction(**self.values(outputs), p_value=np.ones(count), rejected=np.zeros(count, bool))
-
-    def plain(self, mean: Array) -> Array | None:
-        """The plain network's probabilities, (B, K); None of a regression."""
-        if self.noises is not None:
-            return None
-        with np.errstate(invalid="ignore", over="ignore"):
-            return link_approx(mean, 0.0 * mean, self.plain_temperature, self.link)
 
 
 def finite_rows(*outputs: Array) -> Array:

@@ -18,7 +18,6 @@ from .input_range import RangeCheck
 from .parts import packed
 from .policy import Policy
 from .prediction import NonFinitePrediction as NonFinitePrediction
-from .prediction import PlainPrediction as PlainPrediction
 from .prediction import Prediction as Prediction
 from .prediction import check_finite as check_finite
 from .texts import NEED_TOKENIZERS, TextError, TextReader, TokenizerError, texts_of
@@ -37,13 +36,10 @@ class Predictor:
         bundle: Bundle,
         *,
         threads: int | None = None,
-        plain_too: bool = False,
         false_reject_rate: float | None = None,
         policy: Policy | None = None,
     ) -> None:
         """`threads`: those of onnxruntime (None: its default).
-
-        `plain_too` opens the network a second time without its variances, which `predict_plain` needs.
 
         `false_reject_rate`, in (0, 1): in place of the bundle's own. `policy`: the same and more, in its place. Raises
         `BundleError` for what the bundle cannot give, such as a rate for which it has too few calibration scores;
@@ -55,7 +51,7 @@ class Predictor:
         self.range_check = None if self.manifest.input.range is None else RangeCheck(self.manifest.input)
         self.reader = _reader_of(bundle)
         self.decision = Decision.of(bundle, _one_policy(policy, false_reject_rate))
-        self.graph = Graph(bundle, threads=threads, plain_too=plain_too)
+        self.graph = Graph(bundle, threads=threads)
         self.takes_long = False
         """Whether other models should not wait for one of its batches; who serves it finds that out."""
         self.short_rows: int | None = None
@@ -69,18 +65,11 @@ class Predictor:
         path: Path | str,
         *,
         threads: int | None = None,
-        plain_too: bool = False,
         false_reject_rate: float | None = None,
         policy: Policy | None = None,
     ) -> "Predictor":
         """Read, check and open the bundle at `path`; raises `BundleError`."""
-        return cls(
-            read_bundle(path),
-            threads=threads,
-            plain_too=plain_too,
-            false_reject_rate=false_reject_rate,
-            policy=policy,
-        )
+        return cls(read_bundle(path), threads=threads, false_reject_rate=false_reject_rate, policy=policy)
 
     @classmethod
     def from_pretrained(
@@ -102,8 +91,7 @@ class Predictor:
         return push(self.path, f"hf://{name}" if revision is None else f"hf://{name}@{quote(revision, safe='')}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        graph, policy = self.graph, self.decision.policy
-        options = {"threads": graph.threads, "plain_too": graph.has_plain, "policy": policy}
+        options = {"threads": self.graph.threads, "policy": self.decision.policy}
         return _reopen, (str(self.path.resolve()), self.digest, options)
 
     def predict(self, inputs: Any) -> Prediction:
@@ -122,15 +110,6 @@ class Predictor:
         outputs = self.graph.outputs(inputs)
         with np.errstate(invalid="ignore", over="ignore"):
             return self.decision.predict(outputs, self._outside(inputs))
-
-    def predict_plain(self, inputs: Any) -> PlainPrediction:
-        """Run the network alone: one forward pass an example, no variances. As with `predict`, rows may be infinite.
-
-        Needs `plain_too`; raises `RuntimeError` without.
-        """
-        inputs = self.inputs_of(inputs)
-        mean = self.graph.mean(inputs)
-        return PlainPrediction(mean, self.decision.predictive.plain(mean), self._outside(inputs))
 
     def inputs_of(self, inputs: Any) -> Array:
         """What `predict` takes -> (B, *input_shape) as the network takes it; raises `ValueError`."""

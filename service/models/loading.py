@@ -8,7 +8,7 @@ from pathlib import Path
 from ..bundle import Bundle, BundleError, Verify, read_bundle
 from ..format.text import printable
 from ..inference.graph import Graph
-from ..inference.onnx_subgraph import may_repeat
+from ..inference.onnx_loops import may_repeat
 from ..inference.policy import Policy
 from ..inference.predictor import Predictor
 from ..maths.class_rules import ClassRules
@@ -52,12 +52,7 @@ def _named(bundle: Bundle, settings: Settings) -> Bundle:
 
 def _open(bundle: Bundle, settings: Settings) -> Predictor:
     def opened(threads: int) -> Predictor:
-        return Predictor(
-            bundle,
-            threads=threads,
-            plain_too=settings.degrade_after_seconds is not None,
-            policy=Policy.of(settings),
-        )
+        return Predictor(bundle, threads=threads, policy=Policy.of(settings))
 
     predictor = opened(useful_threads(settings.threads or 1))
     _warn_of_shared_thresholds(predictor)

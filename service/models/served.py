@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy.typing as npt
 
-from ..batching import Answered, Batch, Clock, ComputeThreads, DynamicBatcher, Fallback, Limits
+from ..batching import Answered, Batch, Clock, ComputeThreads, DynamicBatcher, Limits
 from ..format.text import printable
 from ..inference.decision import Decision
-from ..inference.predictor import PlainPrediction, Prediction, Predictor, check_finite
+from ..inference.predictor import Prediction, Predictor, check_finite
 from ..monitoring.metrics import Metrics
 from ..series.model_metrics import ModelMetrics
 from ..settings import Settings
@@ -21,7 +21,6 @@ from .cpu_share import batches_at_once, share_of
 from .rates import RateBounds
 
 Array = npt.NDArray[Any]
-AnyPrediction = Prediction | PlainPrediction
 log = logging.getLogger("demur")
 
 
@@ -44,7 +43,7 @@ class ServedModel:
         self._unused.set()
         self._rates = RateBounds.of(settings)
         each = predictor.graph.threads or threads.count
-        self._batcher: DynamicBatcher[AnyPrediction] = DynamicBatcher(
+        self._batcher: DynamicBatcher[Prediction] = DynamicBatcher(
             self._compute,
             _limits(settings, predictor, each),
             threads,
@@ -52,7 +51,6 @@ class ServedModel:
             long=predictor.takes_long,
             short_rows=predictor.short_rows,
             quick_rows=predictor.quick_rows,
-            fallback=self._fallback(settings.degrade_after_seconds),
             clock=clock,
             observe=self._note,
         )
@@ -97,7 +95,7 @@ class ServedModel:
 
     async def predict(
         self, inputs: Array, deadline: float = math.inf, decision: Decision | None = None, *, observed: bool = True
-    ) -> Answered[AnyPrediction]:
+    ) -> Answered[Prediction]:
         """Predict `inputs` (B, *input_shape), B >= 1, of the bundle's dtype, through the queue.
 
         `decision`: in place of the model's own, which the metrics count by. observed: whether they, and the test for
@@ -111,16 +109,15 @@ class ServedModel:
         check_finite(answered.result)
         if observed:
             self.metrics.answered(answered.result, answered.queue_seconds, inputs)
-        if decision is None or decision is self.predictor.decision or not isinstance(answered.result, Prediction):
+        if decision is None or decision is self.predictor.decision:
             return answered
         return replace(answered, result=decision.again(answered.result))
 
-    def _log(self, answered: Answered[AnyPrediction]) -> None:
+    def _log(self, answered: Answered[Prediction]) -> None:
         result = answered.result
-        rejected = int(result.rejected.sum()) if isinstance(result, Prediction) else 0
         log.debug(
             "%s version %s: %d examples, %d rejected; waited %.1f ms, computed %.1f ms",
-            *(printable(self.name), printable(self.version), len(result), rejected),
+            *(printable(self.name), printable(self.version), len(result), int(result.rejected.sum())),
             *(1000 * answered.queue_seconds, 1000 * answered.compute_seconds),
         )
 
@@ -134,14 +131,8 @@ class ServedModel:
         self.metrics.batch_computed(batch)
         self.metrics.waiting(self.queue_rows)
 
-    def _compute(self, inputs: Array) -> AnyPrediction:
+    def _compute(self, inputs: Array) -> Prediction:
         return self.predictor.predict(inputs)
-
-    def _compute_plain(self, inputs: Array) -> AnyPrediction:
-        return self.predictor.predict_plain(inputs)
-
-    def _fallback(self, after_seconds: float | None) -> Fallback[AnyPrediction] | None:
-        return None if after_seconds is None else Fallback(self._compute_plain, after_seconds)
 
 
 def _limits(settings: Settings, predictor: Predictor, threads: int) -> Limits:

@@ -39,14 +39,13 @@ class Task:
     parent: int
     seconds: float
     memory_bytes: int | None
-    plain_too: bool
     trusted_keys: str | None
 
 
 def attempt(task: Task) -> str:
     """Read and open the bundle, predict a few examples, and return its digest. Raises `BundleError`."""
     bundle = read_bundle(task.folder, _verify(task.trusted_keys))
-    predictor = Predictor(bundle, threads=1, plain_too=task.plain_too)
+    predictor = Predictor(bundle, threads=1)
     try:
         for inputs in _inputs(bundle.manifest.input):
             _predict(predictor, inputs)
@@ -67,8 +66,6 @@ def _predict(predictor: Predictor, inputs: npt.NDArray[Any]) -> None:
     """Predict. The network may refuse made-up values, such as an unknown category: that is not the bundle's fault."""
     with contextlib.suppress(NetworkError):
         predictor.predict(inputs)
-        if predictor.graph.has_plain:
-            predictor.predict_plain(inputs)
 
 
 def _inputs(spec: InputSpec) -> Iterator[npt.NDArray[Any]]:

@@ -83,7 +83,6 @@ class Trials:
             parent=os.getpid(),
             seconds=settings.compute_timeout_seconds,
             memory_bytes=settings.trial_bytes or available_bytes(),
-            plain_too=settings.degrade_after_seconds is not None,
             trusted_keys=None if settings.trusted_keys is None else str(settings.trusted_keys),
         )
         return json.dumps(asdict(task)).encode()

@@ -31,7 +31,6 @@ ERROR_REASONS = (
     "deadline",
     "deadline_client",
     "decoder",
-    "degraded",
     "draining",
     "false_reject_rate",
     "feedback_off",
@@ -120,13 +119,7 @@ class Metrics:
         self.versions_unreadable = self._gauge("versions_unreadable", "1 while versions.json cannot be read.")
 
     def _predictions(self) -> None:
-        self.predictions = self._counter(
-            "predictions",
-            "Examples answered, by predicted class; degraded: by the plain network alone, which never rejects.",
-            *MODEL,
-            "label",
-            "degraded",
-        )
+        self.predictions = self._counter("predictions", "Examples answered, by predicted class.", *MODEL, "label")
         self.rejections = self._counter(
             "rejections", "Examples flagged as out of distribution, by predicted class.", *MODEL, "reason", "label"
         )

@@ -5,7 +5,7 @@
 A request that is wrong raises `NotJson` or `InputError`, of which `RequestError` is one kind.
 """
 
-from .errors import OutputUnavailable, RequestError
+from .errors import RequestError
 from .inputs import Undecoded, input_of
 from .request import InferRequest, parse_request
 from .response import Encoded, encode
@@ -13,7 +13,6 @@ from .response import Encoded, encode
 __all__ = [
     "Encoded",
     "InferRequest",
-    "OutputUnavailable",
     "RequestError",
     "Undecoded",
     "encode",

@@ -7,13 +7,12 @@ from types import MappingProxyType
 
 from ..format.manifest import Manifest
 from ..inference.decision import Decision
-from ..inference.predictor import PlainPrediction, Prediction
+from ..inference.predictor import Prediction
 from .datatypes import BOOL, Array
-from .errors import OutputUnavailable, RequestError
+from .errors import RequestError
 from .parsing import shown
 from .request import InferRequest, Wanted
 
-AnyPrediction = Prediction | PlainPrediction
 FP32, FP64 = "FP32", "FP64"
 SET, LOW, HIGH = "prediction_set", "interval_low", "interval_high"
 
@@ -32,27 +31,21 @@ class Output:
 class Answer:
     """A prediction, and what its sets or intervals are computed by."""
 
-    prediction: AnyPrediction
+    prediction: Prediction
     decision: Decision
 
-    def value(self, name: str) -> Array | None:
-        """An output's values, (B, ...); None where a degraded answer lacks it. Its `probabilities` are the plain
-        network's."""
-        prediction = self.prediction
-        if isinstance(prediction, Prediction):
-            if name == SET:
-                return self.decision.members(prediction)
-            if name in (LOW, HIGH):
-                return self._ends[name]
-        elif name == "probabilities":
-            name = "map_probabilities"
-        value: Array | None = getattr(prediction, name, None)
+    def value(self, name: str) -> Array:
+        """An output's values, (B, ...)."""
+        if name == SET:
+            return self.decision.members(self.prediction)
+        if name in (LOW, HIGH):
+            return self._ends[name]
+        value: Array = getattr(self.prediction, name)
         return value
 
     @functools.cached_property
     def _ends(self) -> Mapping[str, Array]:
         """Both ends of the intervals, (B, K) each: whoever asks for one asks for the other."""
-        assert isinstance(self.prediction, Prediction)
         return dict(zip((LOW, HIGH), self.decision.intervals(self.prediction), strict=True))
 
 
@@ -90,16 +83,7 @@ def check_outputs(request: InferRequest, known: Mapping[str, Output]) -> None:
 
 
 def chosen(request: InferRequest, known: Mapping[str, Output], answer: Answer) -> list[tuple[Wanted, Array]]:
-    """The requested outputs, or those given by default; raises `OutputUnavailable` where a degraded answer lacks one.
-
-    Sets and intervals are computed only where they are asked for.
-    """
-    asked = {wanted.name for wanted in request.outputs or ()}
-    names = [name for name, output in known.items() if output.by_default or name in asked]
-    values = {name: value for name in names if (value := answer.value(name)) is not None}
-    if request.outputs is None:
-        return [(Wanted(name, request.binary, name), value) for name, value in values.items()]
-    missing = [wanted.name for wanted in request.outputs if wanted.name not in values]
-    if missing:
-        raise OutputUnavailable(missing, list(values))
-    return [(wanted, values[wanted.name]) for wanted in request.outputs]
+    """The requested outputs, or those given by default. Sets and intervals are computed only where they are asked
+    for."""
+    usual = (Wanted(name, request.binary, name) for name, output in known.items() if output.by_default)
+    return [(wanted, answer.value(wanted.name)) for wanted in (usual if request.outputs is None else request.outputs)]

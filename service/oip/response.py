@@ -32,23 +32,20 @@ class Head:
     model_name: str
     model_version: str
     id: str | None
-    degraded: bool
     warnings: tuple[str, ...] = ()
     receipt: str | None = None
 
     @property
-    def parameters(self) -> dict[str, bool | str]:
+    def parameters(self) -> dict[str, str]:
         """Those that there are."""
-        found: dict[str, bool | str] = {"degraded": self.degraded}
-        if self.warnings:
-            found["warnings"] = "\n".join(self.warnings)
+        found = {"warnings": "\n".join(self.warnings)} if self.warnings else {}
         return found if self.receipt is None else found | {"receipt": self.receipt}
 
     def json(self) -> dict[str, Any]:
-        """The JSON fields; `id` only where the request had one."""
+        """The JSON fields; `id` only where the request had one, parameters only where there are some."""
         head: dict[str, Any] = {"model_name": self.model_name, "model_version": self.model_version}
         named = head if self.id is None else head | {"id": self.id}
-        return {**named, "parameters": self.parameters}
+        return named | ({"parameters": self.parameters} if self.parameters else {})
 
 
 def encode(head: Head, tensors: Iterable[tuple[Wanted, Array]], known: Mapping[str, Output]) -> Encoded:

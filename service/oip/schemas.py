@@ -127,11 +127,8 @@ class OutputTensor(BaseModel):
 
 
 class AnswerParameters(BaseModel):
-    """How the answer was made."""
+    """What else there is to say of the answer."""
 
-    degraded: Annotated[
-        bool, Field(description="Whether the plain network answered alone, for lack of time: no uncertainty is known.")
-    ]
     warnings: Annotated[
         str | None, Field(description="Inputs far outside the values that the network was fitted on, line by line.")
     ] = None
@@ -146,7 +143,7 @@ class InferResponse(BaseModel):
     model_name: str
     model_version: str
     id: Annotated[str, Field(max_length=MAX_ID_LENGTH)] | None = None
-    parameters: AnswerParameters
+    parameters: AnswerParameters | None = None
     outputs: list[OutputTensor]
 
 

@@ -41,13 +41,8 @@ export class Answer {
 
   decide() {
     if (!this.prediction) return;
-    const { score, rejected, reason, degraded, threshold, p_value: p } = this.prediction;
+    const { score, rejected, reason, threshold, p_value: p } = this.prediction;
     const label = said(this.prediction);
-    if (degraded) {
-      this.chart.mark(null, this.chart.usual);
-      this.#say("", "No decision", label, "The service is overloaded: this is the plain network's answer.");
-      return;
-    }
     this.chart.mark(score, threshold);
     const no = this.chart.moved ? score > this.chart.threshold : rejected;
     const own = `Score ${short(score)}, your threshold ${short(this.chart.threshold)}, above which ${this.chart.rejectedCount} of ${this.chart.reference.length} held-out examples lie.`;
@@ -86,7 +81,7 @@ function classes(prediction, card) {
   });
   return [
     element("h3", {}, "Probabilities"),
-    element("p", { class: "note" }, element("span", { class: "key ours" }), prediction.degraded ? " without the uncertainty of the weights; " : " with the uncertainty of the weights; ",
+    element("p", { class: "note" }, element("span", { class: "key ours" }), " with the uncertainty of the weights; ",
       element("span", { class: "key plain" }), " plain network, with a line: what it would say with this output one standard deviation lower or higher; each at the temperature that suits it"),
     element("dl", { class: "bars" }, ...rows), ...members(prediction), ...entropy(prediction, Object.keys(card.class_names ?? ours).length, card.task),
   ];

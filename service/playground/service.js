@@ -38,8 +38,8 @@ export class Service {
       headers: { "Content-Type": "application/json" },
       body: JSON.stringify(body),
     });
-    const { warnings, degraded, model } = answer;
-    return answer.predictions.map((one) => ({ ...one, warnings, degraded, digest: model.digest }));
+    const { warnings, model } = answer;
+    return answer.predictions.map((one) => ({ ...one, warnings, digest: model.digest }));
   }
 
   async #asked(address, options = {}, read = (response) => response.json()) {

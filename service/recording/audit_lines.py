@@ -11,8 +11,8 @@ from pydantic_core import to_json
 from ..codec.answers import View, predictions_json
 from ..format.manifest import Task
 from ..inference.decision import Decision
-from ..inference.predictor import PlainPrediction
-from ..models.served import AnyPrediction, ServedModel
+from ..inference.predictor import Prediction
+from ..models.served import ServedModel
 from ..monitoring.audit import moment
 
 Array = npt.NDArray[Any]
@@ -41,7 +41,7 @@ def audit_lines(
     decision: Decision,
     request_id: str,
     seconds: float,
-    prediction: AnyPrediction,
+    prediction: Prediction,
     inputs: Array | None = None,
     asker: Asker = NOBODY,
     trial: bool = False,
@@ -49,7 +49,7 @@ def audit_lines(
     """The lines of a request, each with its end.
 
     `decision` has decided; `seconds`: when the request was answered, since 1970; `inputs` (B, ...): as the network took
-    them, where they are to be kept. The plain network's answers have no score and no decision.
+    them, where they are to be kept.
     """
     request: Json = {
         "time": moment(seconds),
@@ -60,7 +60,6 @@ def audit_lines(
         "model": model.name,
         "version": model.version,
         "digest": model.digest,
-        "degraded": isinstance(prediction, PlainPrediction),
     } | ({"trial": True} if trial else {})
     fields = (*ANSWER[model.manifest.task], *DECISION)
     answers = predictions_json(prediction, decision, View(fields, rounded=False))

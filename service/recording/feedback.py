@@ -13,10 +13,10 @@ from ..feedback.labelled import LabelledExamples
 from ..feedback.receipts import Receipt, ReceiptError, ReceiptSigner
 from ..format.manifest import Manifest, Task
 from ..inference.decision import Decision as Decides
-from ..inference.predictor import PlainPrediction, Prediction
+from ..inference.predictor import Prediction
 from ..maths.estimated_accuracy import confidence
 from ..maths.prediction_sets import LIKELY
-from ..models.served import AnyPrediction, ServedModel
+from ..models.served import ServedModel
 from ..schemas import FeedbackRequest, FeedbackResponse, ModelName
 
 LARGEST = 1e150  # its square is finite
@@ -29,14 +29,14 @@ class Feedback:
     def __init__(self, signer: ReceiptSigner) -> None:
         self._signer, self._labelled, self._lock = signer, LabelledExamples(), threading.Lock()
 
-    def receipt(self, model: ServedModel, decision: Decides, prediction: AnyPrediction) -> str:
+    def receipt(self, model: ServedModel, decision: Decides, prediction: Prediction) -> str:
         """The receipt of an answer that `decision` has decided.
 
         It holds the decision by the model's own rule: at rates that clients choose, what is expected of the accepted
         does not hold.
         """
         own = model.predictor.decision
-        if isinstance(prediction, Prediction) and decision is not own:
+        if decision is not own:
             prediction = own.again(prediction)
         answers = answers_of(model, prediction)
         return self._signer.sign(model.name, model.version, model.digest, answers.tobytes())
@@ -65,18 +65,14 @@ class Feedback:
         return FeedbackResponse(model=named, examples=len(new), counted=counted, already_labelled=known - counted)
 
 
-def answers_of(model: ServedModel, prediction: AnyPrediction) -> Array:
-    """What a receipt holds of a prediction, (B,). Degraded answers of a regression have no interval: NaN."""
+def answers_of(model: ServedModel, prediction: Prediction) -> Array:
+    """What a receipt holds of a prediction, (B,)."""
     task = model.manifest.task
     answers = np.empty(len(prediction), layout(task, model.manifest.outputs))
-    if isinstance(prediction, PlainPrediction):
-        answers["decision"], probabilities = Decision.DEGRADED, prediction.map_probabilities
-    else:
-        answers["decision"], probabilities = prediction.rejected, prediction.probabilities
+    answers["decision"], probabilities = prediction.rejected, prediction.probabilities
     if probabilities is None:
-        answers["mean"], answers["low"], answers["high"] = prediction.mean, np.nan, np.nan
-        if isinstance(prediction, Prediction):
-            answers["low"], answers["high"] = model.predictor.decision.intervals(prediction)
+        answers["mean"] = prediction.mean
+        answers["low"], answers["high"] = model.predictor.decision.intervals(prediction)
     elif task == "multilabel":
         answers["labels"] = np.packbits(probabilities >= LIKELY, axis=1)
     else:
@@ -91,9 +87,7 @@ def _errors_of(model: ServedModel, answers: Array, outcomes: Outcomes) -> Array:
 
     The level of a regression's intervals is meant for all inputs, rejected ones too.
     """
-    counts = answers["decision"] == Decision.ACCEPTED
-    if model.manifest.task == "regression":
-        counts = answers["decision"] != Decision.DEGRADED
+    counts = (answers["decision"] == Decision.ACCEPTED) | (model.manifest.task == "regression")
     errors: Array = np.where(counts, 1 - outcomes.correct, np.nan)
     return errors
 

@@ -9,7 +9,8 @@ import numpy.typing as npt
 from ..feedback.receipts import ReceiptSigner, read_secrets
 from ..inference.decision import Decision
 from ..inference.policy import Policy
-from ..models.served import AnyPrediction, ServedModel
+from ..inference.prediction import Prediction
+from ..models.served import ServedModel
 from ..models.store import ModelStore
 from ..monitoring.audit import AuditTrail
 from ..monitoring.audit_file import open_audit
@@ -69,7 +70,7 @@ class Recording:
         model: ServedModel,
         decision: Decision,
         identity: str,
-        prediction: AnyPrediction,
+        prediction: Prediction,
         inputs: npt.NDArray[Any],
         trial: bool,
     ) -> None:
@@ -82,6 +83,6 @@ class Recording:
             numbers = prediction.mean.size + (0 if kept is None else kept.size)
             self._audit.note(make, len(prediction), numbers)
 
-    def receipt(self, model: ServedModel, decision: Decision, prediction: AnyPrediction) -> str | None:
+    def receipt(self, model: ServedModel, decision: Decision, prediction: Prediction) -> str | None:
         """That of an answer that `decision` has decided, None without feedback."""
         return None if self.feedback is None else self.feedback.receipt(model, decision, prediction)

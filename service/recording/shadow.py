@@ -18,7 +18,7 @@ from ..environment.child import start_child
 from ..format.text import printable
 from ..inference.policy import Policy
 from ..inference.prediction import Prediction
-from ..models.served import AnyPrediction, ServedModel
+from ..models.served import ServedModel
 from ..models.store import ModelStore
 from ..monitoring.background import BackgroundThread, Work
 from ..monitoring.metrics import Metrics
@@ -108,13 +108,13 @@ class Shadow:
         elif answering is not None and answering.version == choice.version:
             log.warning("the shadow %s itself answers: pin another version, to compare them", shown)
 
-    def offer(self, model: ServedModel, prediction: AnyPrediction, inputs: Array) -> None:
+    def offer(self, model: ServedModel, prediction: Prediction, inputs: Array) -> None:
         """Have the answer compared, if it is one of the share; call it in the event loop, returns at once.
 
         inputs (B, ...): as the network took them.
         """
         choice = self._choice
-        if model.name != choice.name or model.version == choice.version or not isinstance(prediction, Prediction):
+        if model.name != choice.name or model.version == choice.version:
             return
         shadow = self._store.loaded(choice.name, choice.version)
         if shadow is None or random.random() >= choice.share:  # noqa: S311  no secret

@@ -120,8 +120,6 @@ def _encode(identity: str, query: Query, view: View, outcome: Outcome) -> Respon
         "predictions": predictions_json(answered.result, outcome.decision, view),
         "warnings": outcome.warnings,
     }
-    if answered.degraded or query.full:
-        answer["degraded"] = answered.degraded
     if query.full:
         queued, computed = answered.queue_seconds, answered.compute_seconds
         seconds = {"decode": outcome.decode_seconds, "queue": queued, "compute": computed}

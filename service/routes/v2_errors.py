@@ -14,7 +14,7 @@ TEXTS: dict[int | str, str] = {
     422: "A field is missing, or holds a value the model cannot take.",
     429: "The queue or the memory for requests is full; try again after `Retry-After` seconds.",
     500: "The service failed.",
-    503: "Shutting down, not able to compute, or an output asked for that a degraded answer lacks.",
+    503: "Shutting down, or not able to compute.",
     504: "The deadline passed before the answer was ready.",
     "default": "Any other refusal.",
 }

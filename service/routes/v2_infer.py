@@ -18,7 +18,7 @@ from ..http.problems import ProblemError
 from ..http.request_id import given_id
 from ..http.route_key import PARAMETER as ROUTE_PARAMETER
 from ..models.served import ServedModel
-from ..oip import InferRequest, OutputUnavailable, input_of, parse_request
+from ..oip import InferRequest, input_of, parse_request
 from ..oip import encode as encode_tensors
 from ..oip.outputs import Answer, Output, check_outputs, chosen, outputs_of
 from ..oip.request import LENGTH_HEADER, Wanted, header_length
@@ -104,14 +104,10 @@ def asked_by(
 def answer_of(
     request: InferRequest, known: Mapping[str, Output], outcome: Outcome
 ) -> tuple[Head, list[tuple[Wanted, Array]]]:
-    """What the answer says, and its tensors; raises `ProblemError` (503) where a degraded answer lacks one."""
-    model, answered = outcome.model, outcome.answered
-    try:
-        tensors = chosen(request, known, Answer(answered.result, outcome.decision))
-    except OutputUnavailable as error:
-        raise ProblemError(503, "degraded", f"{error}.", headers={"Retry-After": "1"}) from None
-    warnings, receipt = tuple(outcome.warnings), outcome.receipt()
-    return Head(model.name, model.version, request.id, answered.degraded, warnings, receipt), tensors
+    """What the answer says, and its tensors."""
+    tensors = chosen(request, known, Answer(outcome.answered.result, outcome.decision))
+    model, warnings, receipt = outcome.model, tuple(outcome.warnings), outcome.receipt()
+    return Head(model.name, model.version, request.id, warnings, receipt), tensors
 
 
 def _encode(asked: InferRequest, known: Mapping[str, Output], outcome: Outcome) -> Response:

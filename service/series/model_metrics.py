@@ -9,7 +9,7 @@ import numpy.typing as npt
 from prometheus_client import Counter
 
 from ..batching import Batch
-from ..inference.predictor import PlainPrediction, Prediction, Predictor
+from ..inference.predictor import Prediction, Predictor
 from ..maths.exchangeability import DriftTest
 from ..monitoring.metrics import FINISHING, REMOVED, SERVING, Metrics, several_processes
 from .class_counters import ClassCounters
@@ -39,9 +39,7 @@ class ModelMetrics:
         def counted(make: Callable[[str], Counter]) -> ClassCounters:
             return ClassCounters(self._labels, make, predictor.decision.usual_classes)
 
-        self._predictions = counted(lambda label: metrics.predictions.labels(*model, label, "false"))
-        plain = predictor.graph.has_plain
-        self._degraded = counted(lambda label: metrics.predictions.labels(*model, label, "true")) if plain else None
+        self._predictions = counted(lambda label: metrics.predictions.labels(*model, label))
         self._rejections = counted(lambda label: metrics.rejections.labels(*model, "score", label))
         mistakes = manifest.mistakes
         self._mistakes = ClassCounters(mistakes, lambda name: metrics.mistakes.labels(*model, name))
@@ -54,7 +52,7 @@ class ModelMetrics:
         self._queue_seconds = metrics.queue_seconds.labels(*model)
         self._compute_seconds = metrics.compute_seconds.labels(*model)
         self._p_value = metrics.p_value.labels(*model)
-        self._answered: list[tuple[Prediction | PlainPrediction, float]] = []
+        self._answered: list[tuple[Prediction, float]] = []
 
     def announce(self) -> None:
         """Set the model's identity and its rates; its counters start at zero."""
@@ -112,9 +110,8 @@ class ModelMetrics:
             metrics.mistakes.remove(*model, mistake)
         for label in self._rejections.names():
             metrics.rejections.remove(*model, "score", label)
-        for degraded, counters in (("false", self._predictions), ("true", self._degraded)):
-            for label in () if counters is None else counters.names():
-                metrics.predictions.remove(*model, label, degraded)
+        for label in self._predictions.names():
+            metrics.predictions.remove(*model, label)
 
     def waiting(self, rows: int) -> None:
         """Set how many examples wait now."""
@@ -124,11 +121,10 @@ class ModelMetrics:
         """Count one batch, and its time."""
         self._compute_seconds.observe(batch.compute_seconds)
 
-    def answered(self, prediction: Prediction | PlainPrediction, queue_seconds: float, inputs: Array) -> None:
+    def answered(self, prediction: Prediction, queue_seconds: float, inputs: Array) -> None:
         """Count one answered request, with inputs (B, *input_shape), within `SOON_SECONDS`, in one go with others; call
         it in the event loop."""
-        if isinstance(prediction, Prediction):
-            self._drift_sample.offer(inputs, prediction.score)
+        self._drift_sample.offer(inputs, prediction.score)
         if not self._answered:
             asyncio.get_running_loop().call_later(SOON_SECONDS, self.count)
         self._answered.append((prediction, queue_seconds))
@@ -142,12 +138,7 @@ class ModelMetrics:
             self._queue_seconds.observe(seconds)
         outside = [one.out_of_range for one, _ in answered if one.out_of_range is not None]
         self._out_of_range.inc(sum(int(np.count_nonzero(one)) for one in outside))
-        full = [one for one, _ in answered if isinstance(one, Prediction)]
-        plain = [one for one, _ in answered if isinstance(one, PlainPrediction)]
-        if full:
-            self._count(full[0] if len(full) == 1 else Prediction.concatenate(full))
-        if plain:
-            self._count_plain(plain[0] if len(plain) == 1 else PlainPrediction.concatenate(plain))
+        self._count(answered[0][0] if len(answered) == 1 else Prediction.concatenate([one for one, _ in answered]))
 
     def _count(self, prediction: Prediction) -> None:
         classes = self._classes(prediction.probabilities, len(prediction))
@@ -160,10 +151,6 @@ class ModelMetrics:
             self._drift_alarms.inc(alarms)
         self._drift_evidence.set(self.drift.evidence)
         self._p_value.observe(prediction.p_value)
-
-    def _count_plain(self, prediction: PlainPrediction) -> None:
-        assert self._degraded is not None
-        self._degraded.add(self._classes(prediction.map_probabilities, len(prediction)))
 
     def _classes(self, probabilities: npt.NDArray[Any] | None, examples: int) -> npt.NDArray[np.intp]:
         """The most probable class of each example, (B, K) -> (B,); 0 where the task has no classes."""

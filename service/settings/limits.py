@@ -1,8 +1,8 @@
 """How much and how long: queues, deadlines, bodies, images, slow clients and the shutdown."""
 
-from typing import Annotated, Self
+from typing import Annotated
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field
 
 from .types import Bytes, Positive, Seconds
 
@@ -27,13 +27,6 @@ class LimitSettings(BaseModel):
             "it ends; of several workers, one that shows no sign of life for half as long is replaced."
         ),
     ] = 60.0
-    degrade_after_seconds: Annotated[
-        Seconds | None,
-        Field(
-            description="How long a request may wait before it gets the plain network's answer, marked as "
-            "degraded; if unset, it keeps waiting."
-        ),
-    ] = None
     max_body_bytes: Annotated[
         Bytes,
         Field(
@@ -74,12 +67,3 @@ class LimitSettings(BaseModel):
     shutdown_seconds: Annotated[
         Positive, Field(description="How long running requests may take to finish after the drain.")
     ] = 30
-
-    @model_validator(mode="after")
-    def check_deadlines(self) -> Self:
-        """Refuse a deadline that could never have an effect."""
-        late = self.degrade_after_seconds
-        if late is not None and late >= self.request_timeout_seconds:
-            expected = f"less than request_timeout_seconds ({self.request_timeout_seconds:g})"
-            raise ValueError(f"degrade_after_seconds: found {late:g}, expected {expected}: requests end before it")
-        return self

@@ -7,7 +7,6 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -174,18 +173,6 @@ def test_labels_that_show_less_accuracy_than_expected(tmp_path: Path) -> None:
     with served(GOLDEN / "v1" / "bundle", feedback_secret_file=str(secret_file(tmp_path))) as service:
         recording = service.record(60, minute)
     check_firing(tmp_path, recording, {30: (), 60: ("DemurAccuracy",)})
-
-
-def test_answers_without_their_uncertainty(tmp_path: Path) -> None:
-    """Of four requests at one moment, three wait for the first."""
-
-    def minute(_: int) -> None:
-        for done in [pool.submit(service.ask, service.draw(64)) for _ in range(4)]:
-            done.result()
-
-    with served(degrade_after_seconds="0.001", threads="99") as service, ThreadPoolExecutor(4) as pool:
-        recording = service.record(20, minute)
-    check_firing(tmp_path, recording, {3: (), 20: ("DemurDegraded",)})
 
 
 def test_requests_that_wait_past_the_operators_deadline(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from demur.service.codec.answers import FIELDS, View, predictions_json
+from demur.service.codec.answers import View, predictions_json
 from demur.service.inference.predictor import Predictor
 from demur.service.schemas import ClassificationPrediction, RegressionPrediction, ValueVarianceParts, VarianceParts
 from tests.support.added import ADDED, added_variance, write_added
@@ -53,15 +53,6 @@ def test_a_bundle_without_them_has_no_parts(classification: Synthetic) -> None:
     with serving(Predictor.load(classification.path)) as client:
         (found,) = client.predict({"inputs": [[0.0] * 4]}, "?detail=full").json()["predictions"]
         assert found["variance_parts"] is None
-
-
-def test_a_degraded_answer_has_none(served: tuple[Synthetic, Client]) -> None:
-    synthetic, _ = served
-    predictor = Predictor.load(synthetic.path, plain_too=True)
-    plain = predictor.predict_plain(INPUTS)
-    view = View(list(FIELDS[synthetic.manifest.task]))
-    for one in predictions_json(plain, predictor.decision, view):
-        assert one["variance_parts"] is None
 
 
 def test_no_part_is_below_zero_for_rounding(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_a_whole_answer_says_everything(bundle: str, request: pytest.FixtureRequ
     rows = np.ones((2, *synthetic.manifest.input.shape)).tolist()
     with serving(Predictor.load(synthetic.path)) as client:
         usual, whole = ask(client, rows=rows), ask(client, "?detail=full", rows)
-    assert set(whole) == {"id", "model", "predictions", "warnings", "degraded", "timing"}
+    assert set(whole) == {"id", "model", "predictions", "warnings", "timing"}
     for short, long in zip(usual["predictions"], whole["predictions"], strict=True):
         assert set(long) == set(FIELDS[synthetic.manifest.task])
         assert short == {name: long[name] for name in USUAL[synthetic.manifest.task]}

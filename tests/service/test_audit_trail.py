@@ -77,7 +77,6 @@ def test_each_example_has_a_line_that_says_what_was_answered(classification: Syn
             "version": answers[0]["model"]["version"],
             "digest": answers[0]["model"]["digest"],
         }
-        assert line["degraded"] is False
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00", line["time"])
         assert "inputs" not in line
 
@@ -112,17 +111,6 @@ def test_v2_too(classification: Synthetic, tmp_path: Path) -> None:
     assert ids[:4] == ["theirs", "theirs", "proxy", "proxy"]
     assert ids[4] == ids[5]
     assert re.fullmatch("[0-9a-f]{32}", ids[4])
-
-
-def test_a_degraded_answer_has_no_decision(classification: Synthetic, tmp_path: Path) -> None:
-    file = tmp_path / "audit.jsonl"
-    settings = Settings(audit_file=file, degrade_after_seconds=1e-9)
-    with serving(Predictor.load(classification.path, plain_too=True), settings) as client:
-        assert predict(client)["degraded"]
-    for line in lines_of(file):
-        assert line["degraded"] is True
-        assert line["score"] is line["p_value"] is line["rejected"] is None
-        assert line["label"] in (classification.manifest.class_names or ())
 
 
 def test_what_happens_to_the_service_has_a_line_too(

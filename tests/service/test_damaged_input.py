@@ -23,7 +23,7 @@ from demur.service.format.calibration_tensors import calibration_from_bytes
 from demur.service.format.files import BundleError
 from demur.service.format.posterior_tensors import posterior_from_bytes
 from demur.service.format.seal import manifest_from_bytes
-from demur.service.inference.onnx_subgraph import extract_subgraph
+from demur.service.inference.onnx_loops import may_repeat
 from demur.service.inference.onnx_wire import WireError
 from tests.support.server import ROOT
 
@@ -50,7 +50,7 @@ def readers() -> dict[str, tuple[Reader, bytes]]:
         "manifest": (lambda data: manifest_from_bytes(GOLDEN / MANIFEST, data), files[MANIFEST]),
         "posterior": (lambda data: posterior_from_bytes(GOLDEN / POSTERIOR, data, manifest), files[POSTERIOR]),
         "calibration": (lambda data: calibration_from_bytes(GOLDEN / CALIBRATION, data, manifest), files[CALIBRATION]),
-        "graph": (lambda data: extract_subgraph(data, ["mean"]), files[MODEL]),
+        "graph": (may_repeat, files[MODEL]),
     }
 
 

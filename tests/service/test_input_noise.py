@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from demur.service.bundle import BundleError, read_bundle, read_manifest
-from demur.service.codec.answers import View, predictions_json
 from demur.service.format.manifest_json import manifest_from_json, to_json
 from demur.service.format.model_card import model_card
 from demur.service.format.rules import ManifestError
@@ -75,13 +74,6 @@ def test_an_answer_gives_the_noise_of_each_example(synthetic: Synthetic, client:
         assert one["noise_std"] == pytest.approx(SIGMA * noise_scale(INPUTS)[i], rel=1e-5)
         squares = np.square(one["noise_std"]) + one["variance"]
         assert np.square(one["std"]) == pytest.approx(squares, rel=1e-4)
-
-
-def test_a_degraded_answer_has_no_noise(synthetic: Synthetic) -> None:
-    predictor = Predictor.load(synthetic.path, plain_too=True)
-    plain = predictor.predict_plain(INPUTS)
-    answers = predictions_json(plain, predictor.decision, View(["noise_std", "std", "mean"]))
-    assert all(one["noise_std"] is None and one["std"] is None for one in answers)
 
 
 def test_the_open_inference_protocol_gives_the_scale(synthetic: Synthetic, client: Client) -> None:

@@ -15,7 +15,7 @@ from demur.service.bundle import BundleError
 from demur.service.format.manifest_json import manifest_from_json
 from demur.service.format.rules import ManifestError
 from demur.service.inference.policy import Policy
-from demur.service.inference.predictor import PlainPrediction, Prediction, Predictor
+from demur.service.inference.predictor import Prediction, Predictor
 from demur.service.schemas import PredictResponse
 from demur.service.settings import Settings
 from tests import reference
@@ -89,21 +89,6 @@ def test_a_prediction_in_python(synthetic: Synthetic) -> None:
     each = [f"probability_{name}" for name in NAMES]
     assert frame.columns.tolist() == ["labels", *each, "score", "p_value", "rejected"]
     assert Prediction.concatenate([found.rows(0, 5), found.rows(5, 20)]).to_frame().equals(frame)
-
-
-def test_a_degraded_answer_is_the_plain_networks(synthetic: Synthetic) -> None:
-    settings = Settings(degrade_after_seconds=1e-9)
-    with serving(Predictor.load(synthetic.path, plain_too=True), settings) as client:
-        answer = predict(client, ROWS[:2])
-    assert answer["degraded"]
-    q = reference.label_probabilities(synthetic.mean(ROWS[:2]), np.zeros((2, 3)), 1.3)
-    for found, plain in zip(answer["predictions"], q, strict=True):
-        np.testing.assert_allclose(list(found["probabilities"].values()), plain, rtol=1e-4)
-        assert (found["labels"], found["rejected"], found["prediction_set"]) == (said(plain), None, None)
-    plain_too = Predictor.load(synthetic.path, plain_too=True).predict_plain(ROWS[:2])
-    assert isinstance(plain_too, PlainPrediction)
-    assert plain_too.map_probabilities is not None
-    np.testing.assert_allclose(plain_too.map_probabilities, q, rtol=1e-4)
 
 
 def test_labels_that_become_known_are_counted(client: Client) -> None:

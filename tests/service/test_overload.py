@@ -1,10 +1,9 @@
-"""More requests than can be computed: bounded waiting, deadlines, and the plain network's predictions."""
+"""More requests than can be computed: bounded waiting, and deadlines."""
 
 import concurrent.futures
 import contextlib
 import json
 import os
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -24,14 +23,7 @@ from tests.support.processes import children_of, cpu_ticks, wait_until
 from tests.support.requests import GOOD, JSON, image_file
 from tests.support.slow import TIMEOUT, Slow
 
-BUDGET = 0.5
 Answer = concurrent.futures.Future[Any]
-
-
-def overdue() -> Callable[[str], bool]:
-    """A condition on the metrics: the requests that wait now have waited for longer than `BUDGET`."""
-    end = time.monotonic() + 1.1 * BUDGET
-    return lambda text: metric(text, "demur_queue_rows") > 0 and time.monotonic() > end
 
 
 @pytest.fixture
@@ -115,53 +107,6 @@ def test_the_operator_s_deadline_holds_whatever_the_client_asks(slow: Slow) -> N
 def test_a_deadline_that_is_none_is_refused(client: Client, text: str) -> None:
     found = problem(client.predict({"inputs": GOOD}, x_request_timeout=text), 422, "field")
     assert found.field == "X-Request-Timeout"
-
-
-def test_past_its_budget_a_request_gets_the_plain_network_s_answer(slow: Slow) -> None:
-    with serving(slow, Settings(degrade_after_seconds=BUDGET)) as client:
-        first = busy(client, slow)
-        late = ask(client, 2)
-        wait_for(client, overdue())
-        slow.proceed.set()
-        assert first.result(TIMEOUT).json()["degraded"] is False
-        answer = late.result(TIMEOUT).json()
-        assert answer["degraded"] is True
-        assert len(answer["predictions"]) == 2
-        found = answer["predictions"][0]
-        plain = Predictor.load(slow.path).predict(np.array([GOOD], np.float32))
-        assert plain.map_probabilities is not None
-        assert list(found["map_probabilities"].values()) == pytest.approx(plain.map_probabilities[0], rel=1e-5)
-        assert found["probabilities"] == found["map_probabilities"]
-        assert found["label"] == found["map_label"]
-        assert (found["rejected"], found["uncertainty"], found["variance"]) == (None, None, None)
-        text = client.get("/metrics").text
-        assert metric(text, "demur_predictions_total", degraded="false") == 1  # the first
-        assert metric(text, "demur_predictions_total", degraded="true", label=found["label"]) > 0
-        assert metric(text, "demur_predictions_total", degraded="true") == 2
-        assert metric(text, "demur_ood_p_value_bucket", le="+Inf") == 1
-
-
-def test_the_plain_network_s_answer_of_a_regression(regression: Synthetic) -> None:
-    slow = Slow(read_bundle(regression.path))
-    with serving(slow, Settings(degrade_after_seconds=BUDGET)) as client:
-        body = {"inputs": [[0.5, -1.0, 2.0]]}
-        first = client.start("POST", "/predict", json=body)
-        assert slow.entered.acquire(timeout=TIMEOUT)
-        late = client.start("POST", "/predict", json=body)
-        wait_for(client, overdue())
-        slow.proceed.set()
-        full, plain = (one.result(TIMEOUT).json() for one in (first, late))
-        assert plain["degraded"]
-        assert plain["predictions"][0]["mean"] == full["predictions"][0]["mean"]
-        assert plain["predictions"][0]["interval"] is None
-        assert plain["predictions"][0]["rejected"] is None
-
-
-def test_without_leave_nothing_is_degraded(slow: Slow) -> None:
-    with serving(slow) as client:
-        running = [busy(client, slow), ask(client)]
-        slow.proceed.set()
-        assert [one.result(TIMEOUT).json()["degraded"] for one in running] == [False, False]
 
 
 def test_bodies_under_way_are_bounded(slow: Slow) -> None:

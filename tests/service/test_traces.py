@@ -71,7 +71,6 @@ def test_a_prediction_goes_on_with_the_trace_of_its_client(
         "demur.version": answer["model"]["version"],
         "demur.rows": 3,
         "demur.rejected": rejected,
-        "demur.degraded": False,
     }
     assert rejected > 0
     assert root.resource["service.name"] == "demur"

@@ -19,7 +19,6 @@ from tests.support.v2 import (
     LENGTH,
     MODEL,
     Json,
-    outputs,
     post,
     refused,
 )
@@ -136,15 +135,3 @@ def test_a_full_queue(classification: Synthetic) -> None:
         assert int(response.headers["retry-after"]) >= 1
         slow.proceed.set()
         assert [one.result(TIMEOUT).status_code for one in running] == [200, 200]
-
-
-def test_a_degraded_answer_says_so(classification: Synthetic) -> None:
-    with serving(Predictor.load(classification.path, plain_too=True), Settings(degrade_after_seconds=1e-9)) as client:
-        response = post(client, GOOD)
-        assert response.json()["parameters"] == {"degraded": True}
-        found = outputs(response)
-        assert list(found) == ["probabilities", "map_probabilities", "mean"]
-        assert found["probabilities"]["data"] == found["map_probabilities"]["data"]
-        response = post(client, {**GOOD, "outputs": [{"name": "mean"}, {"name": "rejected"}]})
-        refused(response, 503, "rejected", "plain network")
-        assert response.headers["retry-after"] == "1"

@@ -13,7 +13,7 @@ class Slow(Predictor):
     """Releases `entered` when it computes, then waits for `proceed`."""
 
     def __init__(self, bundle: Bundle, threads: int | None = None) -> None:
-        super().__init__(bundle, plain_too=True, threads=threads)
+        super().__init__(bundle, threads=threads)
         self.entered, self.proceed, self.lock = threading.Semaphore(0), threading.Event(), threading.Lock()
         self.at_once = self.most_at_once = 0
         self.seen_in: set[int] = set()

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from benchmarks.core.plain import plain_network
 from benchmarks.experiments.frontier.data import Problem
 from demur.offline.config import FitConfig
 from demur.offline.fit import fit_bundle
@@ -53,14 +54,14 @@ def ours(model: nn.Module, train: Examples, held_out: Examples, options: Mapping
     fit_bundle(model, loader, folder, calibration_loader=[held_out], config=config)
     seconds = time.perf_counter() - start
     predictor = Predictor.load(folder, threads=torch.get_num_threads())
-    alone = Predictor.load(folder, threads=1, plain_too=True).graph
+    alone, mean = Predictor.load(folder, threads=1).graph, plain_network(folder, 1)
     one, manifest = held_out[0][:TIMED].numpy(), predictor.manifest
 
     def probabilities(x: Tensor) -> Array:
         parts = [predictor.predict(part.numpy()).probabilities for part in in_batches(x)]
         return np.concatenate([part for part in parts if part is not None])
 
-    price = ratio(lambda: alone.outputs(one), lambda: alone.mean(one))
+    price = ratio(lambda: alone.outputs(one), lambda: mean(one))
     facts = {
         "fit_seconds": seconds,
         "bytes": sum(path.stat().st_size for path in folder.iterdir() if path.suffix in (".onnx", ".safetensors")),

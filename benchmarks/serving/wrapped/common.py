@@ -13,10 +13,12 @@ Array = npt.NDArray[Any]
 PORT, WORKERS = int(os.environ.get("SERVED_PORT", "8000")), int(os.environ.get("SERVED_WORKERS", "1"))
 
 
-def load(plain_too: bool = False) -> Predictor:
-    threads = int(os.environ["SERVED_THREADS"])
-    threadpoolctl.threadpool_limits(threads)
-    return Predictor.load(os.environ["SERVED_BUNDLE"], threads=threads, plain_too=plain_too)
+BUNDLE, THREADS = os.environ.get("SERVED_BUNDLE", ""), int(os.environ.get("SERVED_THREADS", "1"))
+
+
+def load() -> Predictor:
+    threadpoolctl.threadpool_limits(THREADS)
+    return Predictor.load(BUNDLE, threads=THREADS)
 
 
 def example(values: Any) -> Array:

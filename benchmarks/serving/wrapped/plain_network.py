@@ -7,11 +7,12 @@ import uvicorn
 from fastapi import FastAPI
 from pydantic import BaseModel
 
-from benchmarks.serving.wrapped.common import PORT, load
+from benchmarks.core.plain import plain_network
+from benchmarks.serving.wrapped.common import BUNDLE, PORT, THREADS, load
 from demur.service.maths.predictive import softmax
 
 app = FastAPI()
-predictor = load(plain_too=True)
+predictor, mean = load(), plain_network(BUNDLE, THREADS)
 
 
 class Digits(BaseModel):
@@ -22,7 +23,7 @@ class Digits(BaseModel):
 
 @app.post("/predict")
 def predict(digits: Digits) -> list[dict[str, Any]]:
-    probabilities = softmax(predictor.graph.mean(np.asarray(digits.inputs, np.float32)))
+    probabilities = softmax(mean(np.asarray(digits.inputs, np.float32)))
     names = predictor.manifest.labels
     return [
         {"label": names[int(row.argmax())], "probabilities": dict(zip(names, row.tolist(), strict=True))}

@@ -6,11 +6,12 @@ import uvicorn
 from fastapi import FastAPI
 from pydantic import BaseModel
 
-from benchmarks.serving.wrapped.common import PORT, load
+from benchmarks.core.plain import plain_network
+from benchmarks.serving.wrapped.common import BUNDLE, PORT, THREADS, load
 from demur.service.maths.predictive import softmax
 
 app = FastAPI()
-predictor = load(plain_too=True)
+predictor, mean = load(), plain_network(BUNDLE, THREADS)
 
 
 class Texts(BaseModel):
@@ -23,7 +24,7 @@ class Texts(BaseModel):
 def predict(asked: Texts) -> list[dict[str, Any]]:
     assert predictor.reader is not None
     inputs = predictor.reader.read(asked.texts, "texts").array(predictor.manifest.input)
-    probabilities = softmax(predictor.graph.mean(inputs))
+    probabilities = softmax(mean(inputs))
     names = predictor.manifest.labels
     return [
         {"label": names[int(row.argmax())], "probabilities": dict(zip(names, row.tolist(), strict=True))}

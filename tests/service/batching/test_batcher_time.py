@@ -5,10 +5,10 @@ import asyncio
 import numpy as np
 import pytest
 
-from demur.service.batching import Batch, DeadlineExceeded, Fallback, QueueFull
+from demur.service.batching import Batch, DeadlineExceeded, QueueFull
 from demur.service.batching.batcher import SLOW_SECONDS
 from demur.service.batching.errors import CancelledWhileSlow
-from tests.support.batching import Gate, ManualClock, Numbers, batcher, held, numbers, run, settle, until
+from tests.support.batching import Gate, ManualClock, batcher, held, numbers, run, settle, until
 
 
 def test_a_full_queue_refuses_at_once_and_says_when_to_come_again() -> None:
@@ -179,28 +179,6 @@ def test_a_deadline_is_kept_while_a_request_is_computed() -> None:
             await long
         assert batches.queue_rows == clock.pending == 0
         gate.open()
-        await batches.close()
-
-    run(test)
-
-
-def test_who_has_waited_too_long_gets_the_cheaper_answer() -> None:
-    async def test() -> None:
-        gate, clock, observed = Gate(), ManualClock(), list[Batch]()
-        fallback = Fallback(lambda inputs: Numbers(-inputs), 1.0)
-        batches = batcher(gate, clock=clock, fallback=fallback, observe=observed.append)
-        first = await held(gate, batches)
-        old = asyncio.create_task(batches.submit(numbers(1)))
-        await settle()
-        clock.advance(0.6)
-        young = asyncio.create_task(batches.submit(numbers(2)))
-        await settle()
-        clock.advance(0.6)
-        gate.open()
-        answers = await asyncio.gather(first, old, young)
-        assert [answer.result.values.tolist() for answer in answers] == [[0], [-1], [4]]
-        assert [answer.degraded for answer in answers] == [False, True, False]
-        assert [batch.degraded for batch in observed] == [False, True, False]
         await batches.close()
 
     run(test)

@@ -1,4 +1,4 @@
-"""Which rows go next: rows are counted, requests split, degraded ones kept apart; nothing is lost or doubled."""
+"""Which rows go next: rows are counted, requests split; nothing is lost or doubled."""
 
 import itertools
 import math
@@ -11,8 +11,8 @@ from demur.service.batching import DeadlineExceeded, Limits, QueueFull
 from demur.service.batching.queue import Item, RowQueue
 
 
-def queue(batch: int = 4, most: int = 10, degrade_after: float = math.inf, at_once: int = 1) -> RowQueue:
-    return RowQueue(Limits(batch, most, at_once), degrade_after)
+def queue(batch: int = 4, most: int = 10, at_once: int = 1) -> RowQueue:
+    return RowQueue(Limits(batch, most, at_once))
 
 
 def taken(rows: RowQueue, now: float = 0.0, most: int | None = None) -> list[tuple[int, int, int]]:
@@ -49,16 +49,6 @@ def test_a_batch_may_have_fewer_rows_than_the_limit_for_once() -> None:
     assert taken(rows, most=2) == [(3, 0, 2)]
     assert taken(rows, most=2) == [(3, 0, 2)]  # what it cannot hold goes behind the others here too
     assert taken(rows, most=99) == [(3, 2, 3), (3, 2, 3)]
-
-
-def test_only_who_had_a_part_in_the_batch_lets_others_pass() -> None:
-    rows = queue(most=30, degrade_after=5.0)
-    for size in (9, 1):
-        rows.admit(Item(size), 0.0)
-    assert taken(rows) == [(9, 0, 4)]
-    rows.admit(Item(2), 0.0)
-    assert taken(rows, 10.0) == [(1, 0, 1)]  # degraded, and the rest of the big one is not
-    assert taken(rows, 10.0) == [(9, 4, 8)]
 
 
 def test_room_is_promised_beside_what_waits_and_what_is_decoded() -> None:
@@ -128,25 +118,6 @@ def test_what_is_discarded_is_never_handed_out() -> None:
     assert taken(rows) == [(1, 0, 1)]
 
 
-def test_late_requests_share_batches_with_each_other_only() -> None:
-    rows = queue(batch=8, degrade_after=1.0)
-    for moment in (0.0, 0.1, 0.9):
-        rows.admit(Item(1), moment)
-    take = rows.take(1.1)
-    assert take.degraded
-    assert len(take.pieces) == 2
-    rest = rows.take(1.1)
-    assert not rest.degraded
-    assert len(rest.pieces) == 1
-
-
-def test_a_request_begun_in_time_is_never_degraded() -> None:
-    rows = queue(batch=2, degrade_after=1.0)
-    rows.admit(Item(4), 0.0)
-    assert not rows.take(0.0).degraded
-    assert not rows.take(5.0).degraded
-
-
 def test_batches_at_once_divide_what_waits_by_whole_requests() -> None:
     rows = queue(batch=64, most=999, at_once=2)
     for size in (10, 10, 10, 10):
@@ -186,12 +157,11 @@ class Rows(RuleBasedStateMachine):
     @initialize(
         batch=st.integers(1, 5) | st.just(20),
         most=st.integers(1, 12) | st.just(90),
-        degrade_after=st.sampled_from([math.inf, 1.0]),
         at_once=st.integers(1, 3),
     )
-    def begin(self, batch: int, most: int, degrade_after: float, at_once: int) -> None:
+    def begin(self, batch: int, most: int, at_once: int) -> None:
         self.batch, self.most, self.now = batch, most, 0.0
-        self.queue = RowQueue(Limits(batch, most, at_once=at_once), degrade_after)
+        self.queue = RowQueue(Limits(batch, most, at_once=at_once))
         self.admitted: list[Item] = []
         self.handed: dict[Item, list[tuple[int, int]]] = {}
         self.out: set[Item] = set()
@@ -209,7 +179,6 @@ class Rows(RuleBasedStateMachine):
     def take(self) -> None:
         found = self.queue.take(self.now)
         assert sum(piece.rows for piece in found.pieces) <= self.batch
-        assert len({piece.item.degraded for piece in found.pieces}) <= 1
         self.out.update(found.expired)
         for piece in found.pieces:
             assert piece.item not in self.out

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from demur.service.batching import Batch, BatcherFailed, DeadlineExceeded, Fallback
+from demur.service.batching import Batch, BatcherFailed, DeadlineExceeded
 from tests.support.batching import Gate, ManualClock, Numbers, Poison, batcher, numbers, picky, run, settle, until
 
 
@@ -57,18 +57,17 @@ def test_a_poisoned_request_fails_alone_here_too() -> None:
     run(test)
 
 
-def test_deadlines_and_the_fallback_hold_here_too() -> None:
+def test_deadlines_hold_here_too() -> None:
     async def test() -> None:
         clock = ManualClock()
-        fallback = Fallback(lambda inputs: Numbers(-inputs), after_seconds=1.0)
-        batches = batcher(picky, quick_rows=2, clock=clock, fallback=fallback)
+        batches = batcher(picky, quick_rows=2, clock=clock)
         await settle()
         waiting = [asyncio.create_task(batches.submit(numbers(1), deadline)) for deadline in (2.0, 3.0)]
         await asyncio.sleep(0)  # admitted, and not computed yet
         clock.advance(2.0)
-        late, degraded = await asyncio.gather(*waiting, return_exceptions=True)
+        late, other = await asyncio.gather(*waiting, return_exceptions=True)
         assert isinstance(late, DeadlineExceeded)
-        assert (degraded.result.values.tolist(), degraded.degraded) == ([-1], True)  # type: ignore[union-attr]
+        assert other.result.values.tolist() == [2]  # type: ignore[union-attr]
         assert (await batches.submit(numbers(1), 3.0)).result.values.tolist() == [2]
         assert clock.pending == 0
         await batches.close()

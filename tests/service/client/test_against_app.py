@@ -40,7 +40,6 @@ def ask(app: App, method: str, *arguments: Any, api_key: str | None = None, **na
 def test_classification(client: App, classification: Synthetic, inputs: Any) -> None:
     answer: PredictResponse = ask(client, "predict", inputs)
     assert answer.model.name == classification.manifest.name
-    assert not answer.degraded
     assert len(answer.predictions) == 2
     expected = Predictor.load(classification.path).predict(np.array([GOOD], np.float32))
     for found in answer.predictions:
@@ -117,26 +116,6 @@ def test_regression(bundle: str, request: pytest.FixtureRequest) -> None:
     assert found.variance is not None
     assert found.interval is not None
     assert found.rejected is not None
-
-
-@pytest.mark.parametrize("bundle", ["classification", "regression"])
-def test_a_degraded_answer_knows_no_uncertainty(bundle: str, request: pytest.FixtureRequest) -> None:
-    synthetic: Synthetic = request.getfixturevalue(bundle)
-    inputs = np.ones((1, *synthetic.manifest.input.shape), np.float32)
-    with serving(Predictor.load(synthetic.path, plain_too=True), Settings(degrade_after_seconds=1e-9)) as app:
-        answer: PredictResponse = ask(app, "predict", inputs, detail="full")
-    assert answer.degraded
-    (found,) = answer.predictions
-    assert (found.rejected, found.p_value, found.score, found.reason, found.threshold) == (None,) * 5
-    if isinstance(found, ClassificationPrediction):
-        assert found.variance is None
-        assert found.uncertainty is None
-        assert found.probabilities == found.map_probabilities
-    else:
-        assert isinstance(found, RegressionPrediction)
-        assert found.variance is None
-        assert found.std is None
-        assert found.interval is None
 
 
 def test_images(image_client: App, tmp_path: Path) -> None:

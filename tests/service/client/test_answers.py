@@ -112,7 +112,7 @@ def change(**changes: Any) -> bytes:
         change(predictions=[{}]),
         change(predictions=[{"mean": [1.0]}]),
         change(timing={}),
-        change(degraded="perhaps"),
+        change(warnings="perhaps"),
     ],
 )
 def test_a_body_that_does_not_fit_the_schema_is_unexpected(kind: str, body: bytes) -> None:
@@ -155,7 +155,7 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=8,
 )
-NAMES = [*ANSWER, "degraded", "models", "status", "title", "detail", "code", "type", "field"]
+NAMES = [*ANSWER, "warnings", "models", "status", "title", "detail", "code", "type", "field"]
 objects = st.dictionaries(st.sampled_from(NAMES), values, max_size=6)
 documents = (values | objects | objects.map(lambda given: {**ANSWER, **given})).map(
     lambda value: json.dumps(value).encode()

@@ -26,7 +26,6 @@ def answers_of_any_task(draw: st.DrawFn) -> tuple[Task, int, Any]:
     if task == "regression":
         mean = draw(arrays(np.float64, (examples, outputs), elements=FINITE))
         answers["mean"], answers["low"], answers["high"] = mean, mean - 1, mean + 1
-        answers["low"][answers["decision"] == Decision.DEGRADED] = NAN
     else:
         answers["confidence"] = draw(arrays(np.float32, examples, elements=CONFIDENCE))
     if task == "classification":
@@ -118,9 +117,3 @@ def test_an_interval_holds_the_truth_of_some_outputs() -> None:
     np.testing.assert_array_equal(found.correct, [1, 0.5, 0, NAN])
     np.testing.assert_allclose(found.squared_error[:3], [(1 + 0.25) / 2, 4 / 2, (16 + 9) / 2])
     assert found.confidence.tolist() == [0.9] * 4
-
-
-def test_nothing_is_known_of_an_answer_without_an_interval() -> None:
-    answers = np.zeros(1, layout("regression", 1))
-    answers["decision"], answers["mean"], answers["low"], answers["high"] = Decision.DEGRADED, 1.0, NAN, NAN
-    assert not outcomes_of(answers, np.array([[1.0]]), 0.9).known.any()

@@ -88,12 +88,6 @@ def test_a_score_that_is_not_finite_is_rejected(single: Path) -> None:
         check_finite(prediction)
 
 
-def test_the_plain_network_does_without(single: Path) -> None:
-    predictor = Predictor.load(single, plain_too=True)
-    inputs = positive(2)
-    np.testing.assert_array_equal(predictor.graph.mean(inputs), predictor.graph.outputs(inputs).mean)
-
-
 def test_a_graph_that_gives_others_than_declared(single: Path, tmp_path: Path) -> None:
     bundle = read_bundle(single)
     graph = dataclasses.replace(bundle.manifest.graph, feature_scores=None)

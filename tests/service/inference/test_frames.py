@@ -33,8 +33,6 @@ def test_columns_in_another_order_are_the_same(classification: Synthetic, order:
     expected = predictor.predict(ROWS)
     frame = FRAME.assign(x="words")[list(order)]
     np.testing.assert_array_equal(predictor.predict(frame).mean, expected.mean)
-    plain = Predictor.load(classification.path, plain_too=True).predict_plain(frame)
-    np.testing.assert_array_equal(plain.mean, expected.mean)
 
 
 def test_a_frame_without_names_is_an_array(classification: Synthetic, regression: Synthetic) -> None:

@@ -13,13 +13,22 @@ from onnx import TensorProto, helper, numpy_helper
 
 from demur.service.bundle import MODEL
 from demur.service.inference.onnx_external import ExternalDataError, refuse_external_data
-from demur.service.inference.onnx_wire import WireError, field
+from demur.service.inference.onnx_wire import BYTES, WireError
 from tests.support.bundles import IR_VERSION, Synthetic, value_info
 from tests.support.manifests import OPSET
 from tests.support.tamper import put, refusal
 
 GOLDEN = sorted((Path(__file__).parents[2] / "golden").glob("*/bundle"))
 Place = Callable[[onnx.TensorProto], onnx.ModelProto]
+
+
+def message(number: int, content: bytes) -> bytes:
+    """A field of wire type BYTES, in protobuf's wire format."""
+
+    def varint(value: int) -> bytes:
+        return bytes([value]) if value < 0x80 else bytes([value & 0x7F | 0x80]) + varint(value >> 7)
+
+    return varint(number << 3 | BYTES) + varint(len(content)) + content
 
 
 def external(location: str = "/etc/hostname") -> onnx.TensorProto:
@@ -170,9 +179,9 @@ def test_what_readers_could_understand_differently_is_refused(data: bytes) -> No
 def test_graphs_inside_graphs_have_an_end() -> None:
     graph = b""
     for _ in range(40):
-        graph = field(1, field(5, field(6, graph)))  # a graph's node's attribute's graph
+        graph = message(1, message(5, message(6, graph)))  # a graph's node's attribute's graph
     with pytest.raises(WireError, match="nested too deep"):
-        refuse_external_data(field(7, graph))
+        refuse_external_data(message(7, graph))
 
 
 @pytest.mark.parametrize("bundle", GOLDEN, ids=lambda folder: folder.parent.name)

@@ -20,13 +20,13 @@ def mean_of(predictor: Predictor) -> "np.ndarray[tuple[int, ...], np.dtype[np.fl
 
 
 def test_another_process_gets_the_same_predictor(classification: Synthetic) -> None:
-    predictor = Predictor.load(classification.path, threads=1, plain_too=True)
+    predictor = Predictor.load(classification.path, threads=1)
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         found = pool.apply_async(mean_of, (predictor,)).get(TIMEOUT)
     np.testing.assert_array_equal(found, predictor.predict(INPUTS).mean)
     copy = pickle.loads(pickle.dumps(predictor))
     assert (copy.digest, copy.graph.threads) == (predictor.digest, 1)
-    np.testing.assert_array_equal(copy.predict_plain(INPUTS).mean, predictor.predict_plain(INPUTS).mean)
+    np.testing.assert_array_equal(copy.predict(INPUTS).mean, predictor.predict(INPUTS).mean)
 
 
 def test_a_bundle_that_was_replaced_meanwhile_is_refused(tmp_path: Path) -> None:

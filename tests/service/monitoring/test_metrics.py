@@ -82,7 +82,7 @@ def test_series_of_the_model_start_at_zero(fresh: Client, classification: Synthe
     assert value(samples, "demur_false_reject_rate", model=model, version="1") == classification.alpha
     series = {key for key in samples if key[0] == "demur_predictions_total"}
     assert {dict(labels)["label"] for _, labels in series} == set(classification.manifest.class_names or ())
-    assert [(dict(labels)["degraded"], samples[name, labels]) for name, labels in series] == [("false", 0)] * 3
+    assert [samples[key] for key in series] == [0] * 3
     rejections = [dict(labels) | {"value": count} for (name, labels), count in samples.items() if name == REJECTIONS]
     assert {one["label"] for one in rejections} == set(classification.manifest.class_names or ())
     assert all((one["reason"], one["value"]) == ("score", 0) for one in rejections)
@@ -101,7 +101,7 @@ def test_predictions_are_counted_example_by_example(fresh: Client, classificatio
     assert prediction.probabilities is not None
     labels = prediction.probabilities.argmax(axis=1)
     for k, name in enumerate(classification.manifest.class_names or ()):
-        found = value(samples, "demur_predictions_total", model=model, version="1", label=name, degraded="false")
+        found = value(samples, "demur_predictions_total", model=model, version="1", label=name)
         assert found == np.count_nonzero(labels == k)
         found = value(samples, REJECTIONS, model=model, version="1", reason="score", label=name)
         assert found == np.count_nonzero(prediction.rejected[labels == k])
@@ -124,9 +124,7 @@ def test_a_regression_is_counted_under_one_label(regression: Synthetic) -> None:
     with serving(Predictor.load(regression.path)) as client:
         assert client.predict({"inputs": draw(regression, 7).tolist()}).status_code == 200
         samples, model = scrape(client), regression.manifest.name
-    assert (
-        value(samples, "demur_predictions_total", model=model, version="1", label="regression", degraded="false") == 7
-    )
+    assert value(samples, "demur_predictions_total", model=model, version="1", label="regression") == 7
     assert value(samples, "demur_ood_p_value_count", model=model, version="1") == 7
 
 

@@ -1,14 +1,15 @@
-"""Answers, JSON and binary: only what was asked for, and nothing that a degraded answer does not know."""
+"""Answers, JSON and binary: only what was asked for."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from demur.service.inference.predictor import PlainPrediction, Prediction, Predictor
-from demur.service.oip import Encoded, InferRequest, OutputUnavailable, RequestError, encode
+from demur.service.inference.predictor import Prediction, Predictor
+from demur.service.oip import Encoded, InferRequest, RequestError, encode
 from demur.service.oip.datatypes import NUMPY
 from demur.service.oip.outputs import Answer, check_outputs, chosen, outputs_of
 from demur.service.oip.request import Wanted
@@ -20,7 +21,6 @@ Array = npt.NDArray[Any]
 TENSOR = Tensor("inputs[0]", "inputs", "FP32", (1,), [1.0], b"", 0, 0)
 NAMES = ["probabilities", "map_probabilities", "mean", "variance", "score", "p_value", "rejected"]
 REGRESSION_NAMES = NAMES[2:]
-POSTERIOR = ["variance", "score", "p_value", "rejected"]
 
 
 def asking(*names: str, binary: bool = False) -> InferRequest:
@@ -38,7 +38,7 @@ def answer(synthetic: Synthetic, request: InferRequest, prediction: Any, head: H
     known = outputs_of(predictor.manifest)
     check_outputs(request, known)
     tensors = chosen(request, known, Answer(prediction, predictor.decision))
-    return encode(head or Head("m", "1", None, False), tensors, known)
+    return encode(head or Head("m", "1", None), tensors, known)
 
 
 def read(encoded: Encoded) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -68,7 +68,7 @@ def test_all_outputs(classification: Synthetic, binary: bool) -> None:
     for name, found in arrays.items():
         np.testing.assert_array_equal(found, np.asarray(getattr(prediction, name), found.dtype))
     assert document["model_name"] == "m"
-    assert document["parameters"] == {"degraded": False}
+    assert "parameters" not in document
     assert "id" not in document
 
 
@@ -84,7 +84,7 @@ def test_a_regression_has_no_probabilities(regression: Synthetic) -> None:
 def test_only_what_was_asked_for_in_that_order(classification: Synthetic) -> None:
     wanted = (Wanted("score", True, ""), Wanted("mean", False, ""), Wanted("rejected", True, ""))
     request = InferRequest("x", (TENSOR,), wanted, False, None)
-    head = Head("m", "1", 'an "id" \u00e9', False)
+    head = Head("m", "1", 'an "id" \u00e9')
     document, arrays = read(answer(classification, request, predict(classification), head))
     assert list(arrays) == ["score", "mean", "rejected"]
     assert ["data" in output for output in document["outputs"]] == [False, True, False]
@@ -108,33 +108,11 @@ def test_sets_are_of_a_classification_and_intervals_of_a_regression(
     np.testing.assert_array_equal(arrays["interval_high"], high)
 
 
-def test_a_degraded_answer_knows_less(classification: Synthetic) -> None:
-    whole = predict(classification)
-    plain = PlainPrediction(whole.mean, whole.map_probabilities)
-    _, arrays = read(answer(classification, asking(binary=True), plain))
-    assert list(arrays) == NAMES[:3]
-    np.testing.assert_array_equal(arrays["probabilities"], arrays["map_probabilities"])
-    _, arrays = read(answer(classification, asking("probabilities", "mean"), plain))
-    assert list(arrays) == ["probabilities", "mean"]
-    for name in POSTERIOR:
-        with pytest.raises(OutputUnavailable, match=f"without {name}") as caught:
-            answer(classification, asking("mean", name), plain)
-        assert "probabilities" in str(caught.value)
-
-
-def test_a_degraded_regression(regression: Synthetic) -> None:
-    plain = PlainPrediction(predict(regression).mean)
-    _, arrays = read(answer(regression, asking(), plain))
-    assert list(arrays) == ["mean"]
-    with pytest.raises(OutputUnavailable, match=r"without interval_low; .* no more than mean$"):
-        answer(regression, asking("interval_low"), plain)
-
-
 @pytest.mark.parametrize("binary", [False, True])
 @pytest.mark.parametrize("odd", [np.nan, np.inf, 1e300])
 def test_what_is_not_finite_is_encoded_all_the_same(classification: Synthetic, odd: float, binary: bool) -> None:
     mean = np.array([[odd, 0.0, 1.0]])
-    encoded = answer(classification, asking("mean", binary=binary), PlainPrediction(mean, mean))
+    encoded = answer(classification, asking("mean", binary=binary), replace(predict(classification, 1), mean=mean))
     document, arrays = read(encoded)
     assert not np.isfinite(arrays["mean"][0, 0])
     if not binary:
@@ -144,6 +122,6 @@ def test_what_is_not_finite_is_encoded_all_the_same(classification: Synthetic, o
 def test_the_binary_answer_of_another_model_or_size_has_its_own_json(classification: Synthetic) -> None:
     for name, rows in (("m", 2), ("m", 3), ("n", 3), ("m", 2)):
         prediction = predict(classification, rows)
-        document, arrays = read(answer(classification, asking(binary=True), prediction, Head(name, "1", None, False)))
+        document, arrays = read(answer(classification, asking(binary=True), prediction, Head(name, "1", None)))
         assert document["model_name"] == name
         assert arrays["mean"].shape == prediction.mean.shape

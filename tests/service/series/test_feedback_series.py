@@ -50,8 +50,8 @@ def test_labels_that_came_before_and_rejected_examples_are_not_tested() -> None:
     process = Process()
     process.count([1, np.nan, 1], new=[True, True, False])
     assert process.value("accuracy_martingale") == pytest.approx(value_after(1) / 2)
-    counts = [process.value("feedback_examples_total", decision=name) for name in ("accepted", "rejected", "degraded")]
-    assert counts == [1, 1, 0]
+    counts = [process.value("feedback_examples_total", decision=name) for name in ("accepted", "rejected")]
+    assert counts == [1, 1]
     assert process.value("feedback_bin_confidence_total", confidence="0.8") == 1.5
 
 
