@@ -10,7 +10,7 @@ from benchmarks.experiments.guarantees import run as guarantees
 from benchmarks.experiments.regression import run as regression
 from benchmarks.experiments.strangers import run as strangers
 from benchmarks.fit import against_laplace, bundles, price
-from benchmarks.serving import against_servers, bulk, cpu, fair, load, playground, rpc, shadow, soak, texts
+from benchmarks.serving import against_servers, bulk, cpu, crowd, fair, load, playground, rpc, shadow, soak, texts
 from benchmarks.serving.clients import run as clients
 from benchmarks.serving.day import draw as day_draw
 from benchmarks.serving.day import run as day
@@ -27,6 +27,9 @@ BENCHMARKS = (
         against_servers.run,
     ),
     Benchmark("cpu", "processor time for an example, and requests a second beside FastAPI", cpu.run),
+    Benchmark(
+        "crowd", "more clients than the service can answer: what it still gets done", crowd.run, needs="two minutes"
+    ),
     Benchmark("texts", "texts to the service, and to FastAPI around the plain network", texts.run),
     Benchmark("rpc", "gRPC and HTTP at saturation and at 70 % of it, with one worker and two", rpc.run, needs="h2load"),
     Benchmark("bulk", "Ray Data with one actor and two beside demur score: rows a second", bulk.run, needs="Ray"),

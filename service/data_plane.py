@@ -107,13 +107,15 @@ async def infer(call: Call, bind: Callable[[ServedModel], Reader[R]]) -> R:
         reader = bind(model)
         with deadline.attributed():
             body = await call.read(deadline)
-            with model.decoding(reader.form, len(body)) as room:  # nothing is decoded that the queue would reject
+            form = reader.form, len(body)
+            # Nothing is decoded that the queue would reject.
+            with await model.room(*form, deadline.at, call.attended) as waited:
                 steps.received(model)
                 read, effort = partial(reader.read, body), reader.effort(body)
                 waiting = partial(_waiting, call, deadline.at)
                 asked = await decoding.sized(effort, read, waiting)
                 decoded = await decoding.decoded(asked.content, model.predictor, waiting)
-                room(len(decoded.array))
+                model.decoded(*form, len(decoded.array))
         steps.decoded(len(decoded.array))
         lease.grow(decoded.array.nbytes)
         decision = model.decision(asked.rate)
@@ -121,7 +123,9 @@ async def infer(call: Call, bind: Callable[[ServedModel], Reader[R]]) -> R:
         try:
             with deadline.attributed():
                 async with call.attended():
-                    answered = await model.predict(decoded.array, deadline.at, decision, observed=not asked.trial)
+                    answered = await model.predict(
+                        decoded.array, deadline.at, decision, observed=not asked.trial, waited=waited
+                    )
         except NonFinitePrediction as error:
             raise _non_finite(f"{decoded.field}[{error.index}]") from None
         steps.answered(answered)

@@ -209,7 +209,8 @@ class RegressionPrediction(Example):
 
 
 class Timing(BaseModel):
-    """Seconds spent decoding the body, waiting for a compute thread, and computing the batches with these examples."""
+    """Seconds spent decoding the body, waiting for room and for a compute thread, and computing the batches with these
+    examples."""
 
     decode_seconds: float
     queue_seconds: float

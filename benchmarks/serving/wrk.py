@@ -17,11 +17,23 @@ local file = assert(io.open({body}, "rb"))
 wrk.method, wrk.path, wrk.body = "POST", {path}, file:read("*a")
 file:close()
 {headers}
+{patience}
 done = function(summary, latency, requests)
   local e = summary.errors
   io.write(string.format(
     '\\n{{"requests": %d, "microseconds": %d, "connect": %d, "read": %d, "write": %d, "timeout": %d, "status": %d}}\\n',
     summary.requests, summary.duration, e.connect, e.read, e.write, e.timeout, e.status))
+end
+"""
+
+# Of a thread: as many requests as were refused wait a second each.
+PATIENCE = """
+local refused = 0
+response = function(status) if status == 429 or status == 503 then refused = refused + 1 end end
+delay = function()
+  if refused == 0 then return 0 end
+  refused = refused - 1
+  return 1000
 end
 """
 
@@ -46,10 +58,17 @@ def connections_for(request: Request) -> int:
 
 
 def saturate(
-    server: ServerProcess, request: Request, seconds: float, scratch: Path, connections: int | None = None
+    server: ServerProcess,
+    request: Request,
+    seconds: float,
+    scratch: Path,
+    connections: int | None = None,
+    *,
+    patient: bool = False,
 ) -> Saturation:
-    """What the server answers when asked without a pause; `connections` None: enough for full batches."""
-    script = write_script(request, scratch)
+    """What the server answers when asked without a pause; `connections` None: enough for full batches. patient: who is
+    refused waits for a second."""
+    script = write_script(request, scratch, PATIENCE if patient else "")
     connections = connections or connections_for(request)
     command = [find_wrk(), "-t1", f"-c{connections}", f"-d{seconds:g}s", "--timeout", "30s", "-s", str(script)]
     found = subprocess.run([*command, f"http://127.0.0.1:{server.port}"], capture_output=True, text=True, check=False)
@@ -75,11 +94,11 @@ def find_wrk() -> str:
     return found
 
 
-def write_script(request: Request, scratch: Path) -> Path:
+def write_script(request: Request, scratch: Path, patience: str = "") -> Path:
     body, script = scratch / "wrk-body", scratch / "wrk.lua"
     body.write_bytes(request.body)
     headers = "\n".join(f"wrk.headers[{_lua(name)}] = {_lua(value)}" for name, value in request.headers)
-    script.write_text(SCRIPT.format(body=_lua(str(body)), path=_lua(request.path), headers=headers))
+    script.write_text(SCRIPT.format(body=_lua(str(body)), path=_lua(request.path), headers=headers, patience=patience))
     return script
 
 

@@ -1,8 +1,8 @@
 """Dynamic batching: requests in, one result each out, computed in shared batches. Standard library and NumPy only.
 
-    submit(rows) -> RowQueue: which rows go next -> merge -> compute in a thread -> split -> each one's result
+    Room -> submit(rows) -> RowQueue: which rows go next -> merge -> compute in a thread -> split -> each one's result
 
-`queue` schedules, `pieces` merges and splits, `batcher` runs. None knows about networks or HTTP.
+`room` admits, `queue` schedules, `pieces` merges and splits, `batcher` runs. None knows about networks or HTTP.
 """
 
 from .batcher import Answered, Batch, DynamicBatcher

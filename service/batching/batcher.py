@@ -7,7 +7,6 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -15,13 +14,13 @@ import numpy.typing as npt
 
 from .clock import Clock, Timer
 from .compute_threads import ComputeThreads
-from .errors import BatcherFailed, CancelledWhileSlow, Closed, DeadlineExceeded
+from .errors import SLOW_SECONDS, BatcherFailed, CancelledWhileSlow, Closed, DeadlineExceeded
 from .pieces import RowError, Rows, compute_merged, join
 from .queue import Item, Limits, NextBatch, Piece, RowQueue
+from .room import Room
 
 Array = npt.NDArray[Any]
 R = TypeVar("R", bound=Rows)
-SLOW_SECONDS = 0.5  # of waiting, or of computing: the latency objective of the recording rules
 RATE_MEMORY = 0.8  # weight of the past in the moving average of rows a second
 log = logging.getLogger("demur")
 
@@ -91,6 +90,7 @@ class DynamicBatcher(Generic[R]):
         self._short_rows, self._quick_rows = short_rows, quick_rows
         self._clock: Clock = clock or loop
         self._queue = RowQueue(limits)
+        self.room = Room(self._queue, self._clock, self._retry_after)  # while a request's body is decoded
         self._changed = asyncio.Event()
         self._open: set[_Request[R]] = set()
         self._running: set[asyncio.Task[None]] = set()
@@ -111,10 +111,6 @@ class DynamicBatcher(Generic[R]):
         """Rows that wait."""
         return self._queue.rows
 
-    def promise(self, rows: int) -> AbstractContextManager[None]:
-        """Room for a request of about so many rows while its body is decoded; raises `QueueFull` on entry."""
-        return self._queue.promise(rows, self._retry_after())
-
     async def submit(self, inputs: Array, deadline: float = math.inf) -> Answered[R]:
         """The result for `inputs` (B, ...), B >= 1; `deadline` is a moment of the clock.
 
@@ -126,7 +122,7 @@ class DynamicBatcher(Generic[R]):
         try:
             return await request.future
         except asyncio.CancelledError:
-            self._queue.discard(request)
+            self._drop(request)
             now = self._clock.time()
             if now - request.admitted > SLOW_SECONDS and self._could_keep(request, now):
                 raise CancelledWhileSlow from None
@@ -172,9 +168,13 @@ class DynamicBatcher(Generic[R]):
     def _expire(self, request: _Request[R]) -> None:
         """Fail the request at its deadline. A computation cannot be stopped and may never end: do not wait."""
         slow = self._is_slow() and self._could_keep(request, request.deadline)
-        self._queue.discard(request)
+        self._drop(request)
         doing = "was computed" if request.taken else "waited"
         _fail(request, DeadlineExceeded(f"the deadline passed while the request {doing}", slow=slow))
+
+    def _drop(self, request: _Request[R]) -> None:
+        self._queue.discard(request)
+        self.room.advance()
 
     def _is_slow(self) -> bool:
         """Whether what waits takes longer than it should, or a batch is computed for longer."""
@@ -223,6 +223,7 @@ class DynamicBatcher(Generic[R]):
         """The next batch; requests whose deadlines have passed fail."""
         most = self._short_rows if self._threads.shared else None
         slow, batch = self._is_slow(), self._queue.take(now, alone=alone, most=most)
+        self.room.advance()
         for item in batch.expired:
             assert isinstance(item, _Request)
             missed = DeadlineExceeded(
@@ -262,7 +263,7 @@ class DynamicBatcher(Generic[R]):
         if request.future.done():  # the client has left, or another piece has failed
             return
         if isinstance(result, Exception):
-            self._queue.discard(request)
+            self._drop(request)
             _fail(request, result.after(piece.start) if isinstance(result, RowError) else result)
             return
         request.parts[piece.start] = result
@@ -289,6 +290,7 @@ class DynamicBatcher(Generic[R]):
             pass
         for request in self._open:
             _fail(request, BatcherFailed("the loop that forms batches has died"))
+        self.room.advance()
 
 
 def _inputs(batch: NextBatch) -> list[Array]:

@@ -2,6 +2,8 @@
 
 import asyncio
 
+SLOW_SECONDS = 0.5  # of waiting, or of computing: the latency objective of the recording rules
+
 
 class Unserved(Exception):
     """A sound request was not computed."""

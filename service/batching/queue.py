@@ -1,6 +1,5 @@
 """Choose the rows of the next batch. Pure scheduling: no threads, no event loop, and time is an argument."""
 
-import contextlib
 import math
 from collections import deque
 from collections.abc import Iterator
@@ -85,20 +84,17 @@ class RowQueue:
     def __len__(self) -> int:
         return len(self._items)
 
-    @contextlib.contextmanager
-    def promise(self, rows: int, retry_after_seconds: float = 1.0) -> Iterator[None]:
-        """Room for about so many rows while they are decoded; raises `QueueFull` where they, with those that wait and
-        others that are decoded, would exceed the limit. Where there are none, it takes any number."""
-        self._check_room(self.rows + self.promised, rows, retry_after_seconds)
-        self.promised += rows
-        try:
-            yield
-        finally:
-            self.promised -= rows
+    def has_room(self, rows: int) -> bool:
+        """Whether so many can be promised, beside those that wait and others that are decoded. Where there are none, it
+        takes any number."""
+        return self._fits(self.rows + self.promised, rows)
 
-    def _check_room(self, taken: int, rows: int, retry_after_seconds: float) -> None:
-        if taken and taken + rows > self.limits.queue_rows:
-            raise QueueFull(taken, self.limits.queue_rows, retry_after_seconds)
+    def full(self, retry_after_seconds: float) -> QueueFull:
+        """The error of a request for which there is no room."""
+        return QueueFull(self.rows + self.promised, self.limits.queue_rows, retry_after_seconds)
+
+    def _fits(self, taken: int, rows: int) -> bool:
+        return not taken or taken + rows <= self.limits.queue_rows
 
     def admit(self, item: Item, now: float, retry_after_seconds: float = 1.0) -> None:
         """Queue the request; raises `DeadlineExceeded`, or `QueueFull` where its rows would exceed the limit.
@@ -107,7 +103,8 @@ class RowQueue:
         """
         if item.deadline <= now:
             raise DeadlineExceeded("the deadline had passed when the request arrived")
-        self._check_room(self.rows, item.rows, retry_after_seconds)
+        if not self._fits(self.rows, item.rows):
+            raise self.full(retry_after_seconds)
         item.admitted = now
         self._items.append(item)
         self.rows += item.waiting

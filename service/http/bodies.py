@@ -62,6 +62,7 @@ async def _receive(request: Request, limit: int, lease: Lease) -> bytes:
                 lease.grow(len(chunk))
             except ProblemError as error:
                 full = error
+                lease.release()  # others may take what this one will not use
             else:
                 kept.append(chunk)
                 continue

@@ -4,13 +4,15 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
 import numpy.typing as npt
 
 from ..batching import Answered, Batch, Clock, ComputeThreads, DynamicBatcher, Limits
+from ..batching.room import Attended
 from ..format.text import printable
 from ..inference.decision import Decision
 from ..inference.predictor import Prediction, Predictor, check_finite
@@ -77,33 +79,39 @@ class ServedModel:
             if not self._users:
                 self._unused.set()
 
-    @contextlib.contextmanager
-    def decoding(self, form: str, size: int) -> Iterator[Callable[[int], None]]:
-        """Room in the queue for a body of this form and size, in bytes, which is to be called with the rows that it
-        turns out to have; raises `QueueFull` for more than fit, by what rows of this form took so far."""
-
-        def decoded(rows: int) -> None:
-            self._bytes_a_row[form] = size / rows
-
+    async def room(self, form: str, size: int, deadline: float, attended: Attended) -> AbstractContextManager[float]:
+        """Room in the queue for a body of this form and size, in bytes, by what rows of this form took so far: see
+        `Room.reserve`."""
         expected = min(round(size / self._bytes_a_row.get(form, math.inf)), self._most_rows)
-        with self._batcher.promise(max(1, expected)):
-            yield decoded
+        return await self._batcher.room.reserve(max(1, expected), deadline, attended)
+
+    def decoded(self, form: str, size: int, rows: int) -> None:
+        """Note that a body of this form had so many rows."""
+        self._bytes_a_row[form] = size / rows
 
     def decision(self, rate: float | None) -> Decision:
         """What decides a request that asks for a false-reject rate (None: the model's own); raises `RateError`."""
         return self._rates.decision(self.predictor.decision, rate)
 
     async def predict(
-        self, inputs: Array, deadline: float = math.inf, decision: Decision | None = None, *, observed: bool = True
+        self,
+        inputs: Array,
+        deadline: float = math.inf,
+        decision: Decision | None = None,
+        *,
+        observed: bool = True,
+        waited: float = 0.0,
     ) -> Answered[Prediction]:
         """Predict `inputs` (B, *input_shape), B >= 1, of the bundle's dtype, through the queue.
 
         `decision`: in place of the model's own, which the metrics count by. observed: whether they, and the test for
-        drift, see the examples.
+        drift, see the examples. waited: seconds, for room in the queue.
 
         Raises what `DynamicBatcher.submit` raises, `NonFinitePrediction` and `NetworkError`.
         """
         answered = await self._batcher.submit(inputs, deadline)
+        if waited:
+            answered = replace(answered, queue_seconds=waited + answered.queue_seconds)
         if log.isEnabledFor(logging.DEBUG):
             self._log(answered)
         check_finite(answered.result)

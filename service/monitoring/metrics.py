@@ -142,7 +142,8 @@ class Metrics:
             "oldest_batch_seconds", "For how long the oldest running batch has been computed; 0 without one."
         )
         self.compute_seconds = self._histogram("compute_seconds", "Computing one batch.", SECONDS, *MODEL)
-        self.queue_seconds = self._histogram("queue_seconds", "Waiting for a free compute thread.", SECONDS, *MODEL)
+        waiting = "Waiting for room in the queue, and for a free compute thread."
+        self.queue_seconds = self._histogram("queue_seconds", waiting, SECONDS, *MODEL)
         text = "Conformal p-value of the score; uniform from 0 to 1 on unchanged data."
         self.p_value = ArrayHistogram("demur_ood_p_value", text, MODEL, P_VALUES, self.registry)
 

@@ -13,8 +13,8 @@ class LimitSettings(BaseModel):
     max_queue_rows: Annotated[
         Positive,
         Field(
-            description="Maximum examples waiting for one model; further requests get 429. An empty queue accepts "
-            "a request of any size."
+            description="Maximum examples waiting for one model; further requests wait a second for room, and then "
+            "get 429. An empty queue accepts a request of any size."
         ),
     ] = 4096
     request_timeout_seconds: Annotated[

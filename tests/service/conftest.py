@@ -73,3 +73,9 @@ def image_client(images: Synthetic) -> Iterator[Client]:
 def token_client(tokens: Synthetic) -> Iterator[Client]:
     with serving(Predictor.load(tokens.path)) as started:
         yield started
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What finds no room in a queue of this process is refused soon."""
+    monkeypatch.setattr("demur.service.batching.room.PATIENCE_SECONDS", 0.01)

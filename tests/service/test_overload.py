@@ -51,7 +51,8 @@ def queued(rows: int) -> Callable[[str], bool]:
     return lambda text: metric(text, "demur_queue_rows") == rows
 
 
-def test_a_full_queue_is_429_at_once_with_a_time_to_come_again(slow: Slow) -> None:
+@pytest.mark.usefixtures("impatient")
+def test_a_full_queue_is_429_with_a_time_to_come_again(slow: Slow) -> None:
     with serving(slow, Settings(max_queue_rows=3)) as client:
         first = busy(client, slow)
         waiting = ask(client, 3)
@@ -64,6 +65,21 @@ def test_a_full_queue_is_429_at_once_with_a_time_to_come_again(slow: Slow) -> No
         assert metric(client.get("/metrics").text, "demur_errors_total", reason="queue_full") == 1
 
 
+def test_who_waits_for_room_gets_it_and_is_told_how_long(slow: Slow) -> None:
+    with serving(slow, Settings(max_queue_rows=3)) as client:
+        first = busy(client, slow)
+        waiting = ask(client, 3)
+        wait_for(client, queued(3))
+        last, leaving = ask(client), ask(client)
+        wait_for(client, lambda text: metric(text, "demur_http_requests_in_flight") == 5)  # with that for the metrics
+        leaving.cancel()
+        slow.proceed.set()
+        answers = [one.result(TIMEOUT).json() for one in (first, waiting, last)]
+        assert answers[2]["timing"]["queue_seconds"] > 0
+        assert metric(client.get("/metrics").text, "demur_errors_total", reason="queue_full") == 0
+
+
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("most", [2, 8])
 def test_what_the_queue_would_refuse_is_not_decoded(slow: Slow, most: int) -> None:
     with serving(slow, Settings(max_queue_rows=8, max_rows=most)) as client:

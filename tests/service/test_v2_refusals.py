@@ -122,6 +122,7 @@ def start(client: Client) -> Any:
     return client.start("POST", INFER, content=json.dumps(GOOD).encode())
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_full_queue(classification: Synthetic) -> None:
     slow = Slow(read_bundle(classification.path))
     with serving(slow, Settings(max_queue_rows=2)) as client:

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from demur.service.batching import Batch, DeadlineExceeded, QueueFull
-from demur.service.batching.batcher import SLOW_SECONDS
-from demur.service.batching.errors import CancelledWhileSlow
+from demur.service.batching.errors import SLOW_SECONDS, CancelledWhileSlow
 from tests.support.batching import Gate, ManualClock, batcher, held, numbers, run, settle, until
 
 

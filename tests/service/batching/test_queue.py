@@ -51,20 +51,20 @@ def test_a_batch_may_have_fewer_rows_than_the_limit_for_once() -> None:
     assert taken(rows, most=99) == [(3, 2, 3), (3, 2, 3)]
 
 
-def test_room_is_promised_beside_what_waits_and_what_is_decoded() -> None:
+def test_there_is_room_beside_what_waits_and_what_is_decoded() -> None:
     rows = queue(most=5)
-    with rows.promise(99):  # to one alone, whatever it is
-        with pytest.raises(QueueFull) as full, rows.promise(1, 7.0):
-            raise AssertionError
-        assert (full.value.rows, full.value.limit, full.value.retry_after_seconds) == (99, 5, 7.0)
+    assert rows.has_room(99)  # for one alone, whatever it is
+    rows.promised = 99
+    assert not rows.has_room(1)
+    full = rows.full(7.0)
+    assert (full.rows, full.limit, full.retry_after_seconds) == (99, 5, 7.0)
+    rows.promised = 2
     rows.admit(Item(2), 0.0)
-    with rows.promise(2):
-        with rows.promise(1), pytest.raises(QueueFull), rows.promise(1):
-            raise AssertionError
-        rows.admit(Item(3), 0.0)  # who has decoded is not refused for those who have not
-        with pytest.raises(QueueFull):
-            rows.admit(Item(1), 0.0)
-    assert (rows.rows, rows.promised) == (5, 0)
+    assert rows.has_room(1)
+    assert not rows.has_room(2)
+    rows.admit(Item(3), 0.0)  # who has decoded is not refused for those who have not
+    with pytest.raises(QueueFull):
+        rows.admit(Item(1), 0.0)
 
 
 def test_the_bound_counts_rows() -> None:

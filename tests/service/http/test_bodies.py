@@ -1,5 +1,6 @@
 """Bodies of every media type, compressed or not, late, too many at once: the same answer or a clear refusal."""
 
+import asyncio
 import gzip
 import io
 import json
@@ -8,6 +9,7 @@ import threading
 import zlib
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -16,8 +18,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from starlette.requests import Request
+from starlette.types import Message
 
 from demur.service.http import bodies
+from demur.service.http.admission import ByteBudget
+from demur.service.http.problems import ProblemError
 from demur.service.inference.predictor import Predictor
 from demur.service.settings import Settings
 from tests.support.bundles import Synthetic
@@ -63,6 +69,27 @@ def test_a_gzip_body_of_several_members_is_their_data_in_turn(client: Client, co
     members = [BODY[:cut], *[b""] * (count - 2), BODY[cut:]]
     packed = b"".join(gzip.compress(part, mtime=0) for part in members)
     assert predictions(client.predict(packed, content_encoding="gzip")) == predictions(client.predict(BODY))
+
+
+def test_who_is_refused_for_want_of_memory_holds_none_of_it_for_others() -> None:
+    """Also while the rest of its body comes, which is thrown away."""
+    budget, held = ByteBudget(100), []
+    chunks = [b"x" * 30, b"x" * 30, b"x" * 30]
+
+    async def receive() -> Message:
+        held.append(budget.used)
+        return {"type": "http.request", "body": chunks.pop(), "more_body": bool(chunks)}
+
+    async def read() -> None:
+        request = Request({"type": "http", "headers": []}, receive)
+        with budget.lease() as other, budget.lease() as lease, ThreadPoolExecutor(1) as threads:
+            other.grow(60)
+            await bodies.read_body(request, 1000, 5.0, lease, threads)
+
+    with pytest.raises(ProblemError) as error:
+        asyncio.run(read())
+    assert error.value.problem.code == "queue_full"
+    assert held == [60, 90, 60]
 
 
 @pytest.mark.parametrize("tail", [b"more", PACKED[:20], gzip.compress(b"") * 1000])

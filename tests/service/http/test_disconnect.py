@@ -13,7 +13,7 @@ from fastapi import Request
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope, Send
 
-from demur.service.batching.batcher import SLOW_SECONDS
+from demur.service.batching.errors import SLOW_SECONDS
 from demur.service.bundle import read_bundle
 from demur.service.http.disconnect import CancelOnDisconnect, DisconnectEvent, disconnect_event
 from demur.service.settings import Settings
