@@ -25,14 +25,12 @@ from .data.loaders import Batches, checked_batches
 from .data.text_doubts import text_doubts
 from .data.texts import TextEncoder, texts_alone, texts_in, with_text
 from .data.typical_rows import typical_rows
-from .estimate.job_memory import plan_job, plan_stand_in
-from .estimate.trial import check_whole_way
 from .export.graph import check_size, graph_factor
 from .jacobian.jacobian import SubnetworkJacobian
 from .job import Job, prepare, resolve_device
 from .laplace.added_fit import fit_added_weights
 from .laplace.calibration import calibrate
-from .laplace.ggn import Curvature, accumulate_ggn
+from .laplace.ggn import Curvature, accumulate_ggn, curvature_rows
 from .laplace.inference import infer
 from .laplace.noise import residual_noise
 from .laplace.temperature import plain_temperature
@@ -41,6 +39,7 @@ from .network.model_copy import usable
 from .publish.bundle import publish
 from .publish.fitted import Fitted
 from .runtime.arrays import to_numpy
+from .runtime.available_memory import check_fits, chunk_bytes, readable
 from .runtime.checkpoint import Checkpoint, checkpoint_folder
 from .runtime.distributed import local_device, process_group
 from .runtime.generators import leaves_generators
@@ -49,6 +48,7 @@ from .runtime.progress import Track, length_of, silent
 from .runtime.resume import job_fingerprint, tensors_digest
 from .selection.registry import check_options
 from .selection.select import reachable_weights, select_subnetwork
+from .trial import check_whole_way
 
 Say = Callable[[str], None]
 log = logging.getLogger("demur")
@@ -88,7 +88,7 @@ def fit_bundle(
     model's own. input_spec: how the service makes inputs (images, feature names; `image_spec` reads those of timm and
     transformers); by default, plain arrays of the loader's shape. tokenizer: a fast one of transformers, or one of the
     package tokenizers; the data may be pairs (texts, y) then, and the service takes texts. progress: wraps the long
-    loops (see `demur.offline.runtime.progress`). say: called with lines of text, such as the predicted memory before
+    loops (see `demur.offline.runtime.progress`). say: called with lines of text, such as the least memory before
     the work starts, and at the end what the manifest warns of; without it, that is logged by "demur". foreign_loader:
     batches of inputs unlike the training data and of anything in place of targets: the report says what share of the
     first 2,000 is rejected.
@@ -127,25 +127,28 @@ def fit_bundle(
         if foreign is not None:
             job = replace(job, foreign=collect_foreign(foreign, job.example, job.device, job.takes.parts))
 
-        # 3. estimate the memory, and try the way to onnxruntime
-        for line in _estimate(job, tuning, conformal):
+        # 3. try the way to onnxruntime
+        for line in _price(job):
             say(line)
+        if job.distributed.is_main:
+            check_whole_way(job, reachable_weights(job), conformal.inputs)
 
         # 4. select
         subnetwork = select_subnetwork(job, tuning, checkpoint)
         jacobian = job.jacobian(subnetwork.indices)
         check_size(jacobian, job.likelihood.outputs)
-        memory = plan_job(job, subnetwork.indices, tuning.bytes + conformal.bytes)
+        memory = chunk_bytes(job.network, job.device, job.memory_bytes, jacobian.size)
+        rows = curvature_rows(jacobian, job.likelihood, job.example, memory)
         because = f": {subnetwork.explanation}" if subnetwork.explanation else ""
         say(f"{len(subnetwork.indices):,} weights chosen{because}")
 
         # 5. accumulate
         check = CalibrationCheck(tuning.joined(conformal.inputs, conformal.targets))
-        curvature, ranges = _accumulate(job, jacobian, memory.rows("curvature"), checkpoint, check)
+        curvature, ranges = _accumulate(job, jacobian, rows, checkpoint, check)
         spec = ranges.with_range(spec, check.data.inputs)
         warned = (*doubts, *check.warnings(ranges.ends))
         description = Description(spec, names, warned, typical_rows(spec, check.data), file)
-        added = fit_added_weights(job, memory.rows("curvature"))
+        added = fit_added_weights(job, rows)
 
         if job.distributed.is_main:
             # 6. infer
@@ -163,7 +166,6 @@ def fit_bundle(
                 inference.likelihood,
                 tuning,
                 conformal,
-                memory.rows("held-out"),
                 inference.added_weights,
             )
 
@@ -195,14 +197,12 @@ def dry_run(
     encoder = _encoder(model, (train_loader, calibration_loader), tokenizer)
     train = given_data(train_loader, "train_loader", encoder=encoder)
     with _prepared(model, train.batches, config, silent) as job:
-        halves: Sequence[HeldOut] = ()
         if calibration_loader is not None:
             held_out = given_like(train, calibration_loader, "calibration_loader")
-            halves = _split_held_out(job, held_out.batches)
-        reach = reachable_weights(job)
-        expected = plan_stand_in(job, reach, sum(half.bytes for half in halves))
-        check_whole_way(job, reach, job.example)
-        return [*job.notes, *expected.lines()]
+            _split_held_out(job, held_out.batches)
+        lines = _price(job)
+        check_whole_way(job, reachable_weights(job), job.example)
+        return [*job.notes, *lines]
 
 
 def _given_foreign(loader: Any, train: GivenData, columns: Sequence[str] | None) -> Batches | None:
@@ -336,10 +336,10 @@ def _accumulate(
     return curvature, ranges
 
 
-def _estimate(job: Job, tuning: HeldOut, conformal: HeldOut) -> Iterator[str]:
-    """What the job will take, in readable lines; fails early where it does not fit or cannot be exported."""
-    reach = reachable_weights(job)
-    expected = plan_stand_in(job, reach, tuning.bytes + conformal.bytes)
-    if job.distributed.is_main:
-        yield from expected.lines()[:2]
-        check_whole_way(job, reach, conformal.inputs)
+def _price(job: Job) -> list[str]:
+    """What the job takes, in readable lines; `ValueError` where that is more memory than there is."""
+    needed = check_fits(job.network, job.device, job.memory_bytes, job.size)
+    return [
+        f"D = {job.layout.total:,} weights, S = {job.size:,} of them at most, outputs: {job.likelihood.outputs:,}",
+        f"memory: {readable(needed)} at least, beside the data; budget {readable(job.memory_bytes)}",
+    ]

@@ -9,12 +9,11 @@ import torch._dynamo  # torch imports it on first use of some calls: part of eve
 
 from benchmarks.fit.workloads import Workload
 from demur.offline.data.likelihood import Classification
-from demur.offline.estimate.memory import plan_memory
 from demur.offline.jacobian.plan import make_jacobian
-from demur.offline.laplace.ggn import Curvature, accumulate_ggn
+from demur.offline.laplace.ggn import Curvature, accumulate_ggn, curvature_rows
 from demur.offline.network.model_copy import private_copy
 from demur.offline.network.weights import WeightLayout
-from demur.offline.runtime.available_memory import default_budget
+from demur.offline.runtime.available_memory import chunk_bytes, default_budget
 
 Array = npt.NDArray[Any]
 CPU = torch.device("cpu")
@@ -23,7 +22,7 @@ PRIOR = 1.0
 
 
 class Fit:
-    """The curvature as a fit sums it: batches cut into the chunks that the memory plan allows on this machine."""
+    """The curvature as a fit sums it: batches cut into the chunks that this machine's memory allows."""
 
     preparation_counts = True
 
@@ -38,19 +37,8 @@ class Fit:
         layout = WeightLayout.of(self.model)
         indices = self.workload.indices(layout)
         self.jacobian = make_jacobian(private_copy(self.model, CPU), layout, indices, self.inputs[:2])
-        plan = plan_memory(
-            self.jacobian.model,
-            self.jacobian.layout,
-            self.jacobian.size,
-            Classification(self.outputs),
-            self.inputs[:2],
-            default_budget(CPU),
-            CPU,
-            indices=self.jacobian.indices,
-            matrix_steps={},
-            verified=0,
-        )
-        self.rows = plan.rows("curvature")
+        memory = chunk_bytes(self.jacobian.model, CPU, default_budget(CPU), self.jacobian.size)
+        self.rows = curvature_rows(self.jacobian, Classification(self.outputs), self.inputs[:1], memory)
 
     def needed_bytes(self, batch: int) -> int:
         """Little in comparison: only the baseline's estimate matters."""

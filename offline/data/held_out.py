@@ -26,11 +26,6 @@ class HeldOut:
     def __len__(self) -> int:
         return len(self.inputs)
 
-    @property
-    def bytes(self) -> int:
-        """Size in memory."""
-        return sum(t.numel() * t.element_size() for t in (self.inputs, self.targets))
-
     def split(self, share: float, seed: int, by_class: bool = False) -> tuple["HeldOut", "HeldOut"]:
         """A random share of the examples, rounded down, and the rest; by_class: with that share of each class, or of
         each pattern of labels, to one example."""

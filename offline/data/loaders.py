@@ -232,11 +232,6 @@ def _describe(batch: Any) -> str:
     return type(batch).__name__
 
 
-def rows_within(memory_bytes: int, bytes_per_row: int) -> int:
-    """How many examples to take at once so that their Jacobians stay within a memory budget, at least 1."""
-    return max(1, memory_bytes // max(1, bytes_per_row))
-
-
 def in_chunks(inputs: Tensor, targets: Tensor, rows: int) -> Iterator[tuple[Tensor, Tensor]]:
     """The batch in pieces of at most `rows` examples."""
     return zip(torch.split(inputs, rows), torch.split(targets, rows), strict=True)

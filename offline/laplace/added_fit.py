@@ -3,23 +3,16 @@
 import numpy as np
 import torch
 
-from ..data.loaders import in_chunks, rows_within
+from ..data.loaders import in_chunks
 from ..features.activations import read_activations
-from ..features.added_weights import LINK_FEATURES, SCORE_FEATURES, AddedWeights
+from ..features.added_weights import AddedWeights
 from ..job import Job
 from ..runtime.arrays import Array
-from ..runtime.peak_memory import FLOAT64
+from ..runtime.peak_memory import FLOAT64, rows_within
 
 MOST_EXAMPLES = 20_000  # whose activations are read: more change nothing that can be measured
 MEMORY_SHARE = 8  # they take at most one part in so many of the job's memory
 COPIES = 4  # of the activations, in float64, while the features are fitted
-
-
-def added_bytes(job: Job) -> int:
-    """What the fit takes in memory at most, beside the activations of a forward pass."""
-    width = sum(layer_widths(job).values())
-    curvatures = LINK_FEATURES.features**2 + SCORE_FEATURES.features**2
-    return FLOAT64 * (COPIES * _most_examples(job, width) * width + 4 * curvatures) if width else 0
 
 
 def fit_added_weights(job: Job, rows: int) -> AddedWeights | None:

@@ -16,11 +16,11 @@ from demur.service.maths.scores import DISTANCE
 
 from ..data.held_out import HeldOut
 from ..data.likelihood import Classification, Likelihood, Multilabel, Regression, with_noise_scale
-from ..data.loaders import rows_within
 from ..features.added_weights import AddedWeights
 from ..jacobian.jacobian import SubnetworkJacobian
 from ..job import Job
 from ..runtime.arrays import Array, to_numpy
+from ..runtime.peak_memory import rows_within
 from ..runtime.progress import Track
 from .calibrated import Calibrated
 from .outcomes import Predicted
@@ -43,12 +43,11 @@ def calibrate(
     likelihood: Likelihood,
     tuning: HeldOut,
     conformal: HeldOut,
-    rows: int,
     added: AddedWeights | None = None,
 ) -> Calibrated:
-    """Fit the temperature if that is left to do and choose the score, then set the reject threshold; at most `rows`
-    examples at once. added: with the gate that was chosen, and the temperature with it."""
-    rows = min(rows, held_out_rows(jacobian, likelihood.outputs))
+    """Fit the temperature if that is left to do and choose the score, then set the reject threshold. added: with the
+    gate that was chosen, and the temperature with it."""
+    rows = held_out_rows(jacobian, likelihood.outputs)
 
     def outputs(data: HeldOut) -> HeldOutOutputs:
         mean, variance = predict_held_out(jacobian, posterior, data, rows, job.track)

@@ -12,19 +12,19 @@ import torch
 from torch import Tensor
 
 from ..data.likelihood import Classification, Likelihood, Regression
-from ..data.loaders import in_chunks, rows_within
+from ..data.loaders import in_chunks
 from ..jacobian.jacobian import SubnetworkJacobian
 from ..jacobian.mixtures import Mixtures
 from ..job import Job
 from ..runtime.checkpoint import Checkpoint
 from ..runtime.distributed import DistributedContext
+from ..runtime.peak_memory import FLOAT64, MAX_ROWS, measured_rows, rows_within
 from ..runtime.progress import length_of
 from ..runtime.resume import ResumablePass, tensors_digest
 from ..section import Section
-from .gram import Gram
+from .gram import UPDATE_ROWS, Gram
 
 MEMORY_BYTES = 512 * 2**20
-MAX_ROWS = 512
 MOST_TOGETHER = 0.02
 SINGLE = DistributedContext()
 Pairs = Iterable[tuple[Tensor, Tensor]]
@@ -113,8 +113,7 @@ def accumulate_ggn(
     checkpoint: Checkpoint | None = None,
     distributed: DistributedContext = SINGLE,
 ) -> Curvature:
-    """Sum over one pass of the data, at most `rows` examples at once (`demur.offline.estimate.memory`; default: 512
-    MiB).
+    """Sum over one pass of the data, at most `rows` examples at once (`curvature_rows`; default: 512 MiB).
 
     checkpoint: saved between batches when it is due, and resumed where it holds this job. distributed: the processes
     that share the batches; every one returns the whole sum.
@@ -138,6 +137,16 @@ def accumulate_ggn(
     ggn = gram.finish().cpu()
     check_finite(ggn)
     return Curvature(ggn, sums.examples, sums.squared_error, sums.correct, sums.together)
+
+
+def curvature_rows(jacobian: SubnetworkJacobian, likelihood: Likelihood, x: Tensor, memory: int) -> int:
+    """Examples at once, like those of `x`, whose rows of the curvature stay within `memory` bytes."""
+    size, rows = jacobian.size, likelihood.rows
+
+    def work(one: Tensor) -> None:
+        write_root(jacobian, one, likelihood, torch.empty(len(one) * rows, size, dtype=torch.float64, device=x.device))
+
+    return measured_rows(memory - FLOAT64 * UPDATE_ROWS * size, work, x)
 
 
 def _add_batch(gram: Gram, sums: Sums, jacobian: SubnetworkJacobian, chunks: Pairs, likelihood: Likelihood) -> None:

@@ -15,9 +15,9 @@ from demur.service.bundle import Prior, Tried
 
 from ..data.held_out import HeldOut
 from ..data.likelihood import Likelihood
-from ..data.loaders import rows_within
 from ..jacobian.jacobian import SubnetworkJacobian
 from ..runtime.arrays import Array, to_numpy
+from ..runtime.peak_memory import rows_within
 from ..runtime.progress import Track, silent
 from .calibration import MEMORY_BYTES, held_out_rows
 from .posterior import PRIOR_GRID, STEPS_A_DECADE, Spectrum

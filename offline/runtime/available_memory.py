@@ -1,4 +1,4 @@
-"""The default memory budget: a share of the free memory."""
+"""The memory of a job: by default a share of what is free, and what of it a chunk of examples may take."""
 
 import os
 from collections.abc import Iterator
@@ -7,11 +7,16 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from .peak_memory import FLOAT64
+
 # Modules imported on first use, thread pools, compiled kernels, BLAS buffers; on a GPU, the libraries' work spaces.
 OVERHEAD_BYTES = {"cpu": 160 * 2**20, "cuda": 256 * 2**20}
 # Larger chunks are no faster on a CPU, but slower: pages fresh from the kernel cost more than calls saved.
 CHUNK_BYTES = {"cpu": 128 * 2**20, "cuda": 2**62}
 
+# S x S matrices at once: the curvature, its eigenvectors, and two that LAPACK works in; later the curvature, its
+# factor, the factor as bytes, and as the predictor reads it.
+MATRICES = 5
 AVAILABLE_SHARE = 0.6
 ROOT = Path("/")
 
@@ -19,7 +24,7 @@ ROOT = Path("/")
 def default_budget(device: torch.device) -> int:
     """60 % of the memory that is free now, in bytes: the GPU's, or the machine's within its control groups' limits.
 
-    The rest is for what the plan does not see: the caller's data, other programs, the allocator's fragments.
+    The rest is for what nobody counts: the caller's data, other programs, the allocator's fragments.
     """
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_memory()
     return int(AVAILABLE_SHARE * free)
@@ -78,10 +83,29 @@ def _read(path: Path) -> str:
         return ""
 
 
-def selection_bytes(network: nn.Module, device: torch.device, budget_bytes: int) -> int:
-    """Memory for a selection beside the model: one chunk's, or all that is left where that is less."""
-    room = budget_bytes - OVERHEAD_BYTES[device.type] - model_bytes(network)
+def chunk_bytes(network: nn.Module, device: torch.device, budget_bytes: int, size: int = 0) -> int:
+    """Memory for a chunk of examples beside the model and a matrix of `size` weights, or all that is left where that is
+    less."""
+    room = budget_bytes - OVERHEAD_BYTES[device.type] - model_bytes(network) - FLOAT64 * size**2
     return max(1, min(room, CHUNK_BYTES[device.type]))
+
+
+def check_fits(network: nn.Module, device: torch.device, budget_bytes: int, size: int) -> int:
+    """What a fit of `size` weights takes at least, beside its data, in bytes; `ValueError` where that is more than the
+    budget."""
+    needed = OVERHEAD_BYTES[device.type] + model_bytes(network) + MATRICES * FLOAT64 * size**2
+    if needed > budget_bytes:
+        raise ValueError(
+            f"memory_budget: found {budget_bytes} bytes ({readable(budget_bytes)}), expected at least {needed} "
+            f"({readable(needed)}) for {size:,} weights; give a larger memory_budget, fewer weights "
+            "(subnetwork_size), or a machine with more memory"
+        )
+    return needed
+
+
+def readable(count: int) -> str:
+    """A readable number of bytes."""
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.1f} MiB"
 
 
 def model_bytes(network: nn.Module) -> int:

@@ -19,9 +19,9 @@ from torch.func import functional_call
 from ..laplace.ggn import check_finite
 from ..network.model_copy import check_output
 from ..network.weights import Parameter
+from ..runtime.peak_memory import measured_rows
 from .context import SelectionContext
 from .sample import Sample
-from .streaming import measured_rows
 
 Located = tuple[tuple[Parameter, Tensor], ...]
 # A weight whose curvature is below this share of the largest carries none that float32 derivatives can show.

@@ -38,13 +38,11 @@ Options = Mapping[str, Any]
 class Strategy:
     """One way to choose weights, and what it needs.
 
-    choose: (context, **options) -> `Subnetwork`. diagonal: whether it takes squared derivatives in all weights of the
-    network. whole: whether it takes whole layers, so that S is the most it may have. reach: the weights that it may
-    choose.
+    choose: (context, **options) -> `Subnetwork`. whole: whether it takes whole layers, so that S is the most it may
+    have. reach: the weights that it may choose.
     """
 
     choose: Callable[..., Subnetwork]
-    diagonal: bool = False
     whole: bool = False
     reach: Callable[[SelectionContext], Tensor] = attrgetter("candidate_weights")
 
@@ -52,7 +50,7 @@ class Strategy:
 STRATEGIES: Mapping[str, Strategy] = {
     "auto": Strategy(last_layers, reach=affordable_weights),
     "wasserstein-swag": Strategy(wasserstein_swag),
-    "wasserstein-laplace": Strategy(wasserstein_laplace, diagonal=True),
+    "wasserstein-laplace": Strategy(wasserstein_laplace),
     "random": Strategy(random_weights),
     "last-layer": Strategy(last_layer, whole=True),
     "all": Strategy(every, whole=True),

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ..data.held_out import HeldOut
 from ..job import Job
-from ..runtime.available_memory import selection_bytes
+from ..runtime.available_memory import chunk_bytes
 from ..runtime.checkpoint import Checkpoint
 from ..runtime.resume import tensors_digest
 from .candidate_weights import candidate_positions
@@ -42,7 +42,7 @@ def selection_context(job: Job, size: int, within: Sequence[str] | None) -> Sele
         job=job,
         size=size,
         candidate_weights=candidate_positions(job.network, job.layout, within, job.reached),
-        memory_bytes=selection_bytes(job.network, job.device, job.memory_bytes),
+        memory_bytes=chunk_bytes(job.network, job.device, job.memory_bytes),
         limit="subnetwork_size" not in config.model_fields_set,
     )
 

@@ -4,22 +4,19 @@ Nothing of size (batch, outputs, candidates) exists beyond `memory_bytes`: the c
 block of one example would not fit, and an example's price is measured before a pass.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from ..data.loaders import rows_within
 from ..jacobian.jacobian import SubnetworkJacobian
 from ..jacobian.plan import Routes, plan_for
 from ..jacobian.routes import Chosen
 from ..laplace.ggn import add_curvature, diagonal_ggn
-from ..runtime.peak_memory import peak_bytes
+from ..runtime.peak_memory import measured_rows, rows_within
 from .context import SelectionContext
 
-MAX_ROWS = 256
-MARGIN = 1.25  # the allocator's fragments
 # What an entry of a parameter's block takes: before and after a gather in float32, and the curvature's float64 copies.
 ENTRY_BYTES = 2 * 4 + 5 * 8
 
@@ -66,9 +63,3 @@ def curvature_rows(context: SelectionContext, jacobian: SubnetworkJacobian) -> i
     sums = torch.zeros(jacobian.size, dtype=torch.float64, device=jacobian.indices.device)
     likelihood = context.job.likelihood
     return measured_rows(context.memory_bytes, lambda one: add_curvature(jacobian, one, likelihood, sums), first)
-
-
-def measured_rows(memory: int, work: Callable[[Tensor], object], x: Tensor) -> int:
-    """How many examples fit in `memory` bytes at once, by what `work` takes for one of `x`."""
-    one = peak_bytes(lambda: work(x[:1]))
-    return min(MAX_ROWS, rows_within(memory, int(MARGIN * one)))

@@ -170,7 +170,7 @@ def refused(result: Result, *words: str) -> None:
 def test_a_dry_run_says_what_it_takes_and_writes_nothing(tmp_path: Path) -> None:
     result = demur("fit", write(tmp_path), "--out", tmp_path / "bundle", "--dry-run", "--memory-budget", "1GiB")
     assert result.exit_code == 0, result.output
-    for words in ("D = 44 weights", "predicted at most", "budget 1.0 GiB"):
+    for words in ("D = 44 weights", "MiB at least", "budget 1.0 GiB"):
         assert words in result.stdout
     assert [path.name for path in tmp_path.iterdir() if path.name != "__pycache__"] == ["recipe.py"]
 

@@ -92,7 +92,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     folder = tmp_path_factory.mktemp("whole")
     done = fit(CLI, folder)
     assert done.returncode == 0, done.stderr
-    assert "predicted at most" in done.stdout
+    assert "at least, beside the data" in done.stdout
     assert left_in(folder) == ["bundle", "recipe.py"]
     return read_bundle(folder / "bundle")
 
@@ -114,7 +114,7 @@ def test_a_killed_fit_goes_on_and_ends_as_if_nothing_had_happened(whole: Bundle,
 def test_two_processes_write_one_bundle(whole: Bundle, tmp_path: Path) -> None:
     done = fit(TORCHRUN, tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("predicted at most") == 1  # by one process
+    assert done.stdout.count("at least, beside the data") == 1  # by one process
     assert done.stdout.count("threads left") == 2
     assert "gloo" not in done.stdout  # such a thread may abort the process while Python ends
     found = read_bundle(tmp_path / "bundle")

@@ -1,6 +1,6 @@
 """What tests run in a process of its own: `python -m tests.support.job_process MODE ...`, a JSON line as the answer.
 
-memory BUDGET    a curvature within a plan of BUDGET bytes: the predicted peak and the growth measured by the kernel
+memory BUDGET    a curvature within BUDGET bytes: the rows taken at once, and the growth measured by the kernel
 curvature FOLDER KILL_AT   a checkpointed curvature whose loader kills the process at batch KILL_AT (-1: never)
 distributed FOLDER FAIL    one of two: each process writes its results to FOLDER; FAIL: none, main or other fails
 """
@@ -18,12 +18,12 @@ import torch
 from torch import Tensor, nn
 
 from demur.offline.data.likelihood import Classification
-from demur.offline.estimate.memory import plan_memory
 from demur.offline.jacobian.jacobian import SubnetworkJacobian
 from demur.offline.jacobian.plan import make_jacobian
-from demur.offline.laplace.ggn import accumulate_ggn, diagonal_ggn
+from demur.offline.laplace.ggn import accumulate_ggn, curvature_rows, diagonal_ggn
 from demur.offline.network.model_copy import private_copy
 from demur.offline.network.weights import WeightLayout
+from demur.offline.runtime.available_memory import chunk_bytes
 from demur.offline.runtime.checkpoint import Checkpoint
 from demur.offline.runtime.distributed import process_group
 from demur.offline.runtime.resume import job_fingerprint
@@ -70,12 +70,11 @@ def memory(budget: int) -> dict[str, Any]:
     forget_peak()
     baseline = status("VmRSS")
     network, layout = private_copy(model, CPU), WeightLayout.of(model)
-    plan = plan_memory(network, layout, size, Classification(outputs), inputs, budget, CPU, matrix_steps={}, verified=0)
     jacobian = make_jacobian(network, layout, torch.arange(size) * layout.total // size, inputs[:2])
-    rows = plan.rows("curvature")
-    accumulate_ggn(jacobian, [(inputs, targets)] * 2, Classification(outputs), rows=rows)
-    growth = status("VmHWM") - baseline
-    return {"rows": rows, "growth": growth, "predicted": plan.peak_of("curvature")}
+    likelihood, room = Classification(outputs), chunk_bytes(network, CPU, budget, size)
+    rows = curvature_rows(jacobian, likelihood, inputs[:1], room)
+    accumulate_ggn(jacobian, [(inputs, targets)] * 2, likelihood, rows=rows)
+    return {"rows": rows, "growth": status("VmHWM") - baseline}
 
 
 class Killing:

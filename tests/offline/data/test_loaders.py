@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from demur.offline.data.loaders import Passes, check_loader, checked_batches, in_chunks, rows_within
+from demur.offline.data.loaders import Passes, check_loader, checked_batches, in_chunks
 
 CPU = torch.device("cpu")
 GOOD = (torch.zeros(2, 3), torch.tensor([0, 1]))
@@ -150,11 +150,6 @@ def test_chunks_hold_every_example_once_in_order(examples: int, rows: int) -> No
     assert len(chunks) == math.ceil(examples / rows)
     assert torch.equal(torch.cat([x for x, _ in chunks]), inputs)
     assert torch.equal(torch.cat([y for _, y in chunks]), targets)
-
-
-@pytest.mark.parametrize(("memory", "row", "expected"), [(100, 30, 3), (100, 100, 1), (100, 101, 1), (7, 0, 7)])
-def test_at_least_one_row_whatever_it_costs(memory: int, row: int, expected: int) -> None:
-    assert rows_within(memory, row) == expected
 
 
 # --------------------------------------------------------------------------- passes

@@ -10,20 +10,20 @@ from torch import Tensor
 
 from demur.service.inference.onnx_runtime import onnxruntime
 
-from ..export.errors import ExportError
-from ..export.graph import export_jacobian
-from ..export.verify import LOOSEST, VerificationError, relative_error
-from ..jacobian.jacobian import SubnetworkJacobian
-from ..jacobian.plain import plain_jacobian
-from ..jacobian.plan import few_mixtures
-from ..jacobian.routes import Chosen
-from ..job import Job
-from ..network.model_copy import highest_precision
-from ..network.unsupported import SUPPORTED
-from ..runtime.arrays import Array, to_numpy
-from ..runtime.progress import one_step
-from ..selection.registry import select, strategy_of
-from ..selection.select import selection_context
+from .export.errors import ExportError
+from .export.graph import export_jacobian
+from .export.verify import LOOSEST, VerificationError, relative_error
+from .jacobian.jacobian import SubnetworkJacobian
+from .jacobian.plain import plain_jacobian
+from .jacobian.plan import few_mixtures
+from .jacobian.routes import Chosen
+from .job import Job
+from .network.model_copy import highest_precision
+from .network.unsupported import SUPPORTED, differentiated_for_the_first_time
+from .runtime.arrays import Array, to_numpy
+from .runtime.progress import one_step
+from .selection.registry import select, strategy_of
+from .selection.select import selection_context
 
 EXAMPLES = 2
 OF_EACH_PARAMETER = 2  # weights
@@ -60,7 +60,8 @@ def weights_to_try(job: Job, reach: Tensor) -> Tensor:
 
 
 def _try_weights(job: Job, indices: Tensor, inputs: Tensor) -> None:
-    jacobian = job.jacobian(indices)
+    with differentiated_for_the_first_time():
+        jacobian = job.jacobian(indices)
     try:
         graph = _exported(job, jacobian)
     except ExportError as error:

@@ -10,9 +10,7 @@ from torch import Tensor, nn
 from typer.testing import CliRunner
 
 from demur.cli import app
-from demur.offline import FitConfig, fit_bundle
-from demur.offline.estimate import trial
-from demur.offline.estimate.trial import EXAMPLES, check_whole_way, weights_to_try
+from demur.offline import FitConfig, fit_bundle, trial
 from demur.offline.export.errors import ExportError
 from demur.offline.export.graph import export_jacobian
 from demur.offline.fit import dry_run
@@ -22,6 +20,7 @@ from demur.offline.network.unsupported import UnsupportedModelError
 from demur.offline.runtime.distributed import DistributedContext
 from demur.offline.runtime.progress import silent
 from demur.offline.selection.select import reachable_weights
+from demur.offline.trial import EXAMPLES, check_whole_way, weights_to_try
 from demur.service.inference.onnx_runtime import onnxruntime
 from tests.support.tiers import quick_among
 

@@ -1,4 +1,4 @@
-"""The memory that was predicted is never exceeded; budgets; what is refused; what is told."""
+"""The memory that a fit may take: what is free, what is refused, how many examples are taken at once."""
 
 import json
 import subprocess
@@ -7,15 +7,22 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from demur.offline.data.likelihood import Classification
-from demur.offline.estimate.memory import MemoryPlan, plan_memory, readable
-from demur.offline.estimate.stage_memory import Stage, copies
+from demur.offline.jacobian.plan import make_jacobian
+from demur.offline.laplace.ggn import curvature_rows
 from demur.offline.network.model_copy import private_copy
 from demur.offline.network.weights import WeightLayout
-from demur.offline.runtime.available_memory import AVAILABLE_SHARE, available_memory, default_budget
-from demur.offline.runtime.peak_memory import Ledger, peak_bytes
+from demur.offline.runtime.available_memory import (
+    AVAILABLE_SHARE,
+    available_memory,
+    check_fits,
+    chunk_bytes,
+    default_budget,
+    readable,
+)
+from demur.offline.runtime.peak_memory import MARGIN, MAX_ROWS, Ledger, measured_rows, peak_bytes, rows_within
 from demur.offline.runtime.progress import readable_seconds
 from tests.support.cases import CASES
 
@@ -25,42 +32,15 @@ MIB = 2**20
 CASE = next(case for case in CASES if case.name == "cnn-classification-10")
 
 
-def plan(
-    budget: int,
-    size: int = 20,
-    *,
-    diagonal: bool = False,
-    held: int = 0,
-    indices: Tensor | None = None,
-    verified: int = 0,
-) -> MemoryPlan:
-    model = CASE.model()
-    layout, example = WeightLayout.of(model), CASE.data(2)[0]
-    network = private_copy(model, CPU)
-    return plan_memory(
-        network,
-        layout,
-        size,
-        Classification(10),
-        example,
-        budget,
-        CPU,
-        diagonal=torch.arange(layout.total) if diagonal else None,
-        held_bytes=held,
-        indices=indices,
-        verified=verified,
-    )
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from /proc; there is none here")
-def test_a_process_grows_by_no_more_than_was_predicted() -> None:
+def test_a_process_grows_by_no_more_than_its_budget() -> None:
     """S = 2,000 weights of a convolutional network, in processes of their own."""
     found = []
     for budget in (230, 800):
         command = [sys.executable, "-m", "tests.support.job_process", "memory", str(budget * MIB)]
         answer = json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=300).stdout)
-        assert answer["growth"] <= answer["predicted"] <= budget * MIB
+        assert answer["growth"] <= budget * MIB
         found.append(answer["rows"])
     assert 1 <= found[0] < found[1]
 
@@ -96,86 +76,50 @@ def test_the_backward_pass_is_seen() -> None:
     assert peak_bytes(lambda: torch.autograd.grad((x.exp() * 2).sum(), x)) >= 8000
 
 
-def test_copies_of_a_matrix() -> None:
-    """The matrix, two of work space, and what the step makes."""
-    assert copies(lambda h: h + 1) == 4
-    assert copies(lambda h: (h + 1) @ (h + 2)) == 6
-    assert copies(torch.linalg.eigh) == 5  # the vectors, and a few numbers beside
+@pytest.mark.parametrize(("memory", "rows"), [(0, 1), (6999, 1), (7000 * 3, 3), (2**40, MAX_ROWS)])
+def test_as_many_rows_as_fit_with_a_margin(memory: int, rows: int) -> None:
+    x = torch.zeros(2, 500)
+    assert int(MARGIN * peak_bytes(lambda: (x[:1] + 1) + 1)) == 7000
+    assert measured_rows(memory, lambda one: (one + 1) + 1, x) == rows
 
 
-# --------------------------------------------------------------------------- the plan
+@pytest.mark.parametrize(("memory", "row", "expected"), [(100, 30, 3), (100, 100, 1), (100, 101, 1), (7, 0, 7)])
+def test_at_least_one_row_whatever_it_costs(memory: int, row: int, expected: int) -> None:
+    assert rows_within(memory, row) == expected
+
+
+# --------------------------------------------------------------------------- what fits
 
 
 def test_more_budget_more_rows_up_to_a_limit() -> None:
-    rows = [plan(budget * MIB).rows("curvature") for budget in (162, 163, 170, 4000, 8000)]
-    assert rows == sorted(rows)
-    assert rows[0] < rows[-1] == rows[-2] == 512
-
-
-def test_the_peak_is_the_largest_stage_above_what_stays() -> None:
-    found = plan(4000 * MIB, held=7 * MIB, diagonal=True, verified=16)
-    names = [stage.name for stage in found.stages]
-    assert names == [
-        "curvature diagonal",
-        "plan check",
-        "curvature",
-        "held-out",
-        "eigenvalues",
-        "export and verification",
+    network, layout = private_copy(CASE.model(), CPU), WeightLayout.of(CASE.model())
+    jacobian = make_jacobian(network, layout, torch.arange(20), CASE.data(2)[0])
+    rows = [
+        curvature_rows(jacobian, Classification(10), CASE.data(1)[0], chunk_bytes(network, CPU, budget * MIB, 20))
+        for budget in (100, 161, 163, 4000, 8000)
     ]
-    assert found.peak_bytes == found.resident_bytes + max(stage.peak_bytes for stage in found.stages)
-    assert found.resident_bytes == plan(4000 * MIB).resident_bytes + 7 * MIB
-    assert found.stage("curvature").fixed_bytes >= 8 * 20 * 20
-    assert found.peak_bytes <= found.budget_bytes
-
-
-def test_what_is_verified_is_allowed_for() -> None:
-    stages = [plan(4000 * MIB, verified=count).stage("export and verification") for count in (1, 16)]
-    example = plan(4000 * MIB).stage("held-out").bytes_per_row
-    assert stages[1].peak_bytes - stages[0].peak_bytes == 15 * example
+    assert rows == sorted(rows)
+    assert rows[0] == 1 < rows[1] < rows[-1] == rows[-2] == MAX_ROWS
 
 
 def test_the_chosen_weights_are_measured_themselves() -> None:
     """Weights of the last layer need no gradient of the layers below."""
-    total = WeightLayout.of(CASE.model()).total
-    last = plan(4000 * MIB, indices=torch.arange(total - 20, total))
-    assert last.stage("curvature").bytes_per_row < plan(4000 * MIB).stage("curvature").bytes_per_row
+    network, layout, x = private_copy(CASE.model(), CPU), WeightLayout.of(CASE.model()), CASE.data(2)[0]
+    first, last = (
+        curvature_rows(make_jacobian(network, layout, indices, x), Classification(10), x, MIB)
+        for indices in (torch.arange(20), torch.arange(layout.total - 20, layout.total))
+    )
+    assert first < last
 
 
-@pytest.mark.parametrize("diagonal", [False, True])
-def test_a_budget_too_small_is_refused_with_what_would_do(diagonal: bool) -> None:
+def test_what_cannot_fit_is_refused_with_what_would() -> None:
+    network = private_copy(CASE.model(), CPU)
     with pytest.raises(ValueError, match=r"memory_budget: found 1048576 bytes .*expected at least (\d+)") as refused:
-        plan(MIB, diagonal=diagonal)
+        check_fits(network, CPU, MIB, 20)
     assert "give a larger memory_budget, fewer weights (subnetwork_size)" in str(refused.value)
-
-
-def test_one_example_that_does_not_fit_is_told() -> None:
-    with pytest.raises(ValueError, match="with one example at a time"):
-        plan(162 * MIB, size=512)
-
-
-def test_the_budget_that_the_error_names_is_enough() -> None:
-    budget, tries = 160 * MIB, 0
-    while tries < 10:
-        try:
-            assert plan(budget).rows("curvature") >= 1
-            break
-        except ValueError as error:
-            budget = int(str(error).split("expected at least ")[1].split()[0])
-            tries += 1
-    assert 0 < tries < 6
-
-
-def test_the_plan_tells_people() -> None:
-    lines = plan(300 * MIB).lines()
-    assert lines[0] == "D = 512 weights, S = 20 of them at most, outputs: 10"
-    assert "budget 300.0 MiB" in lines[1]
-    assert any("curvature: " in line and "examples at once" in line for line in lines)
-
-
-def test_a_stage_without_rows_is_its_fixed_bytes() -> None:
-    assert Stage("eigenvalues", 100).peak_bytes == 100
-    assert Stage("curvature", 100, 7, 3).peak_bytes == 121
+    enough = int(str(refused.value).split("expected at least ")[1].split()[0])
+    assert check_fits(network, CPU, enough, 20) == enough
+    assert check_fits(network, CPU, 2**40, 10_000) - check_fits(network, CPU, 2**40, 0) == 5 * 8 * 10_000**2
 
 
 def test_readable() -> None:

@@ -1,1 +1,0 @@
-"""Memory and time of a job, estimated before its work starts."""
