@@ -107,8 +107,7 @@ async def infer(call: Call, bind: Callable[[ServedModel], Reader[R]]) -> R:
         reader = bind(model)
         with deadline.attributed():
             body = await call.read(deadline)
-            form = reader.form, len(body)
-            # Nothing is decoded that the queue would reject.
+            form = reader.form, len(body)  # of which nothing is decoded that the queue would reject
             with await model.room(*form, deadline.at, call.attended) as waited:
                 steps.received(model)
                 read, effort = partial(reader.read, body), reader.effort(body)

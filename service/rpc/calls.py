@@ -44,6 +44,7 @@ CODES = {
 }
 TIMEOUT, PROXIED, RETRY_AFTER = TIMEOUT_HEADER.lower().encode(), b"x-forwarded-for", "Retry-After"
 PUBLIC_SECONDS = 1.0  # that a message of a few bytes may take
+LEAVING_SECONDS = 0.05  # between the end of the messages of a call and that of the call, where its client has left
 Context = Any  # grpc.aio.ServicerContext
 log = logging.getLogger("demur")
 
@@ -171,7 +172,7 @@ class Calls:
         async with self.waits.held(PUBLIC_SECONDS if method.public else self._seconds):
             data = await context.read()
         if not isinstance(data, bytes):
-            await asyncio.sleep(0)  # then a client that has left is known to have
+            await asyncio.sleep(LEAVING_SECONDS)  # of a client that has left, the end of its messages is known first
             if context.time_remaining() == 0:
                 raise ProblemError(504, "deadline_client", "The deadline passed while the message arrived.")
             raise _no_message(method, "found no message")
