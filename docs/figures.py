@@ -32,6 +32,7 @@ MEASURED = (
     "guarantees",
     "drift",
     "load",
+    "crowd",
     "servers",
     "texts",
     "clients",
@@ -460,6 +461,26 @@ def cpu_traces(result: Row) -> str:
     return table(["requests that are traced", "µs for a request of one example, JSON"], rows)
 
 
+def crowd(result: Row) -> str:
+    """Answers a second to few clients and to many, and what of those to few is left for a second of processor time."""
+    rows = []
+    for asked, by_connections in result["rows"].items():
+        size, clients = asked.split(", ")
+        for connections, one in by_connections.items():
+            rows.append(
+                [
+                    f"{int(size):,}",
+                    connections,
+                    clients,
+                    f"{one['answered_per_second']:,.0f}",
+                    f"{one['refused_per_second']:,.0f}",
+                    f"{one['of_few']:.2f}",
+                ]
+            )
+    heads = "examples a request", "connections", "refused, they ask again", "answered per second", "refused", "of few"
+    return table([*heads], rows)
+
+
 def cpu_rates(result: Row) -> str:
     """Requests a second by the number of connections."""
     rows = [
@@ -566,6 +587,7 @@ TABLES_OF = (
     drift,
     load,
     servers,
+    crowd,
     texts,
     clients,
     rpc,

@@ -40,7 +40,7 @@ def run(settings: Settings) -> Values:
                             )
                         )
                 found[f"{rows}, {clients}"] = {str(number): _row(each[number], each[FEW]) for number in CONNECTIONS}
-    return found
+    return {"rows": found}
 
 
 def _row(rounds: list[tuple[float, float, float]], few: list[tuple[float, float, float]]) -> Values:
