@@ -53,12 +53,12 @@ def test_expressions_select_what_the_service_exports(expression: str) -> None:
     assert grouped_labels(expression) <= PROMETHEUS_LABELS.union(*(SERIES[name] for name in names))
 
 
-@each_expression
-def test_expressions_select_routes_that_exist(expression: str) -> None:
+def test_expressions_select_routes_that_exist() -> None:
     routes = list(create_app([], Settings()).openapi()["paths"])
-    for pattern in re.findall(r'\broute\s*(?:=~|!~|!=|=)\s*"([^"]*)"', expression):
-        for alternative in pattern.split("|"):
-            assert any(re.fullmatch(alternative, route) for route in routes), alternative
+    found = re.findall(r'\broute\s*(?:=~|!~|!=|=)\s*"([^"]*)"', "\n".join(EXPRESSIONS.values()))
+    assert found
+    for alternative in {one for pattern in found for one in pattern.split("|")}:
+        assert any(re.fullmatch(alternative, route) for route in routes), alternative
 
 
 @pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
@@ -77,10 +77,9 @@ def test_every_alert_is_tested_firing_and_quiet() -> None:
     assert {check["alertname"] for check in checks if not check["exp_alerts"]} == names
 
 
-@each_expression
-def test_expressions_find_the_service_whatever_its_job_is_called(expression: str) -> None:
-    found = re.findall(r'\bjob\s*(?:=~|!~|!=|=)\s*"[^"]*"', expression)
-    assert set(found) <= {'job=~"$job"'}
+def test_expressions_find_the_service_whatever_its_job_is_called() -> None:
+    found = re.findall(r'\bjob\s*(?:=~|!~|!=|=)\s*"[^"]*"', "\n".join(EXPRESSIONS.values()))
+    assert set(found) == {'job=~"$job"'}
 
 
 @each_expression

@@ -14,6 +14,10 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import typer
+from typer.testing import CliRunner
+
+from demur.service.__main__ import serve
 from tests.support.processes import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -171,3 +175,14 @@ def run_to_end(*arguments: str, **extra: str) -> tuple[int, str, str]:
         command, cwd=ROOT, env=environment(**extra), text=True, capture_output=True, timeout=TIMEOUT, check=False
     )
     return ended.returncode, ended.stdout, ended.stderr
+
+
+def refusal(*arguments: str, **extra: str) -> str:
+    """What `python -m demur.service` says as it ends with status 2, before it serves: in this process, as starting one
+    takes seconds."""
+    command = typer.Typer(add_completion=False)
+    command.command()(serve)
+    unset = {name: None for name in os.environ if name.upper().startswith("DEMUR_")}
+    found = CliRunner().invoke(command, arguments, env={**unset, **extra})
+    assert found.exit_code == 2, found.output
+    return found.stderr

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.bundles import Synthetic
-from tests.support.server import RUNNING, run_to_end, starting
+from tests.support.server import RUNNING, refusal, starting
 
 KSERVE = "--model_name=digits", "--http_port=0"
 
@@ -27,9 +27,7 @@ def test_one_bundle_is_served_under_the_given_name(classification: Synthetic, tm
 def test_several_keep_their_names(classification: Synthetic, images: Synthetic, tmp_path: Path) -> None:
     for place, one in enumerate((classification, images)):
         shutil.copytree(one.path, tmp_path / str(place))
-    status, _, errors = run_to_end(f"--model_dir={tmp_path}", *KSERVE)
-    assert status == 2
-    assert "model_name: found a folder of bundles, expected one bundle" in errors
+    assert "model_name: found a folder of bundles, expected one bundle" in refusal(f"--model_dir={tmp_path}", *KSERVE)
     with starting(f"--model_dir={tmp_path}", DEMUR_READY_REQUIRES="all") as server:
         server.port = int(server.wait_for(RUNNING)[1])
         server.wait_for("serving .* version")
@@ -37,12 +35,8 @@ def test_several_keep_their_names(classification: Synthetic, images: Synthetic, 
 
 @pytest.mark.parametrize("others", [("bundle",), ("--models", "models")])
 def test_it_stands_alone(others: tuple[str, ...]) -> None:
-    status, _, errors = run_to_end("--model-dir", "folder", *others)
-    assert status == 2
-    assert "--model-dir: found bundles or --models too" in errors
+    assert "--model-dir: found bundles or --models too" in refusal("--model-dir", "folder", *others)
 
 
 def test_a_folder_that_is_none(tmp_path: Path) -> None:
-    status, _, errors = run_to_end(f"--model_dir={tmp_path / 'nowhere'}")
-    assert status == 2
-    assert "no such folder" in errors
+    assert "no such folder" in refusal(f"--model_dir={tmp_path / 'nowhere'}")

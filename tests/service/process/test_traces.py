@@ -12,7 +12,7 @@ from tests.support.bundles import Synthetic
 from tests.support.collector import collecting
 from tests.support.http_servers import Answering, answering
 from tests.support.metrics import metric
-from tests.support.server import ROOT, Server, environment, run_to_end, running
+from tests.support.server import ROOT, Server, environment, refusal, run_to_end, running
 from tests.support.sockets import free_port
 
 GIVEN = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -96,15 +96,13 @@ def test_without_a_collector_requests_are_answered_and_the_end_is_in_time(
 def test_a_destination_that_cannot_work_is_refused(
     variables: dict[str, str], expected: str, classification: Synthetic
 ) -> None:
-    status, _, error = run_to_end(str(classification.path), DEMUR_TRACES="true", **variables)
-    assert status == 2
+    error = refusal(str(classification.path), DEMUR_TRACES="true", **variables)
     assert f"traces (DEMUR_TRACES): {expected}" in error
 
 
 def test_variables_that_opentelemetry_refuses_are_one_line(classification: Synthetic) -> None:
     refused = {"OTEL_BSP_MAX_QUEUE_SIZE": "10"}
-    status, _, error = run_to_end(str(classification.path), DEMUR_TRACES="true", **refused)
-    assert status == 2
+    error = refusal(str(classification.path), DEMUR_TRACES="true", **refused)
     assert "traces (DEMUR_TRACES): found variables OTEL_... that OpenTelemetry refuses: max_export" in error
     assert "Traceback" not in error
 
