@@ -1,5 +1,7 @@
 """Publish a fit as a bundle: export, seal, verify with the serving code, report."""
 
+import importlib.metadata
+import platform
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +16,8 @@ from ..section import Section
 from .exporter import Exporter, OnnxExporter
 from .fitted import Fitted
 from .foreign_rejection import rejection_warnings
-from .manifest import make_manifest
+
+LIBRARIES = ("demur", "torch", "onnx", "onnxscript", "onnxruntime", "numpy")
 
 
 def publish(job: Job, fitted: Fitted, destination: Path, exporter: Exporter | None = None) -> tuple[str, ...]:
@@ -82,3 +85,21 @@ def _report(manifest: Manifest, fitted: Fitted) -> bytes:
             inputs=to_numpy(calibrated.data.inputs) if manifest.input.image else None,
         )
     )
+
+
+def make_manifest(said: Section) -> Manifest:
+    """Before its files are written and the bundle is verified."""
+    return Manifest(
+        **said.fields, verification=None, metrics=dict(said.metrics), libraries=_libraries(), warnings=said.warnings
+    )
+
+
+def _libraries() -> dict[str, str]:
+    """Versions that made the bundle, so that a difference can be traced."""
+    versions = {"python": platform.python_version()}
+    for name in LIBRARIES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions

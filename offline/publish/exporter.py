@@ -8,8 +8,9 @@ import numpy as np
 import torch
 
 from demur.service.bundle import RejectedShare, Verification
+from demur.service.inference.predictor import Predictor
 
-from ..data.typical_rows import Rows
+from ..data.typical_rows import MOST_ROWS, Rows
 from ..export.graph import export_variance
 from ..export.verify import Truth, VerificationError, verify
 from ..job import Job
@@ -19,7 +20,6 @@ from .every_example import FAR, EveryExample
 from .fitted import Fitted
 from .foreign_rejection import foreign_rejection
 from .plain_answers import PlainAnswers
-from .usual_rows import usual_rows
 
 VERIFY_EXAMPLES = 8
 
@@ -95,3 +95,15 @@ def _imprecise(truth: Truth) -> tuple[str, ...]:
         "the network does not run in float64 (it casts to float32, or makes float32 tensors): its derivatives were "
         "tried, and the bundle was verified, against plain torch in float32",
     )
+
+
+def usual_rows(candidates: Rows, folder: Path) -> Rows:
+    """At most `MOST_ROWS` of them that the bundle in `folder` accepts: of every label that is predicted the one with
+    the largest p-value, then the others, by their p-values."""
+    if not candidates:
+        return ()
+    prediction = Predictor.load(folder, threads=1).predict(np.array(candidates, np.float32))
+    order = [i for i in np.argsort(-prediction.p_value, kind="stable").tolist() if not prediction.rejected[i]]
+    labels = [""] * len(candidates) if prediction.labels is None else [str(label) for label in prediction.labels]
+    first = {labels[i]: i for i in reversed(order)}.values()
+    return tuple(candidates[i] for i in sorted(order, key=lambda i: i not in first)[:MOST_ROWS])

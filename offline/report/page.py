@@ -23,15 +23,11 @@ from demur.service.maths.scores import Scoring
 from ..evaluation.diagnostics import coverage_curve, each_label, rejection_curve, reliability
 from ..evaluation.fifths import fifths_covered
 from ..runtime.arrays import Array
-from .added import added_rows
-from .bought import bought_rows
-from .certified import certified_rows
 from .examples import Examples, example_groups
 from .figures import coverage_picture, rejection_picture, reliability_picture, residual_picture, score_picture
-from .foreign import foreign_rows
-from .sets import set_rows
 from .style import Picture
 from .summary import cards, checks
+from .tables import added_rows, bought_rows, certified_rows, foreign_rows, set_rows
 from .text import number, parameter_rows, percent, posterior_rows, prior_rows, selection_rows, verification_rows
 
 

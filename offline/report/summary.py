@@ -8,7 +8,7 @@ from demur.service.format.steps import STEPS
 from demur.service.maths.scores import SCORES
 
 from ..evaluation.diagnostics import coverage_band
-from .foreign import passing
+from .tables import passing
 from .text import number, percent
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from demur.offline.data.typical_rows import MOST_ROWS
-from demur.offline.publish.usual_rows import usual_rows
+from demur.offline.publish.exporter import usual_rows
 from demur.service.inference.predictor import Predictor
 from tests.support.bundles import FEATURE_SPEC, write_linear
 
