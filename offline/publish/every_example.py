@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -35,9 +34,9 @@ class EveryExample:
     variance: Array
 
     @classmethod
-    def served(cls, folder: Path, halves: Sequence[Predicted], track: Track) -> "EveryExample":
-        """Predicted by the bundle in `folder`; halves: with torch's predictions. Raises `VerificationError`."""
-        predictor, parts = Predictor.load(folder), [half.data.inputs for half in halves]
+    def served(cls, predictor: Predictor, halves: Sequence[Predicted], track: Track) -> "EveryExample":
+        """Predicted by the bundle's predictor; halves: with torch's predictions. Raises `VerificationError`."""
+        parts = [half.data.inputs for half in halves]
         blocks = [block for part in parts for block in torch.split(part, BLOCK)]
         try:
             tracked = track(blocks, "Every held-out example", len(blocks))

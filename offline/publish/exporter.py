@@ -59,7 +59,8 @@ class OnnxExporter:
         """Verification, of all held-out examples and precisely of those that are furthest off, and foreign inputs."""
         calibrated = fitted.calibrated
         halves = [*filter(None, [calibrated.tuning]), Predicted(calibrated.data, calibrated.prediction)]
-        every = EveryExample.served(folder, halves, job.track)
+        predictor = Predictor.load(folder)
+        every = EveryExample.served(predictor, halves, job.track)
         inference, furthest = fitted.inference, every.furthest(VERIFY_EXAMPLES)
         full = PlainAnswers(job, fitted.jacobian, inference.factor, furthest, inference.added_weights)
         truth = full.truth()
@@ -71,8 +72,10 @@ class OnnxExporter:
             raise VerificationError(f"{error}{_where(every, job)}") from None
         every.check()
         inputs, seed = fitted.calibrated.data.inputs, job.config.seed
-        rejection = one_step(job.track, "Foreign inputs", lambda: foreign_rejection(folder, inputs, seed, job.foreign))
-        typical = usual_rows(fitted.description.typical, folder)
+        rejection = one_step(
+            job.track, "Foreign inputs", lambda: foreign_rejection(predictor, inputs, seed, job.foreign)
+        )
+        typical = usual_rows(fitted.description.typical, predictor)
         return Measured(verification, rejection, _imprecise(truth), typical)
 
 
@@ -97,12 +100,12 @@ def _imprecise(truth: Truth) -> tuple[str, ...]:
     )
 
 
-def usual_rows(candidates: Rows, folder: Path) -> Rows:
-    """At most `MOST_ROWS` of them that the bundle in `folder` accepts: of every label that is predicted the one with
+def usual_rows(candidates: Rows, predictor: Predictor) -> Rows:
+    """At most `MOST_ROWS` of them that the predictor accepts: of every label that is predicted the one with
     the largest p-value, then the others, by their p-values."""
     if not candidates:
         return ()
-    prediction = Predictor.load(folder, threads=1).predict(np.array(candidates, np.float32))
+    prediction = predictor.predict(np.array(candidates, np.float32))
     order = [i for i in np.argsort(-prediction.p_value, kind="stable").tolist() if not prediction.rejected[i]]
     labels = [""] * len(candidates) if prediction.labels is None else [str(label) for label in prediction.labels]
     first = {labels[i]: i for i in reversed(order)}.values()

@@ -1,7 +1,5 @@
 """What share of foreign inputs a finished bundle rejects: measured with the serving code, and published."""
 
-from pathlib import Path
-
 import numpy as np
 from torch import Tensor
 
@@ -31,14 +29,13 @@ WORDS = {
 
 
 def foreign_rejection(
-    folder: Path, inputs: Tensor, seed: int, given: Tensor | None = None
+    predictor: Predictor, inputs: Tensor, seed: int, given: Tensor | None = None
 ) -> tuple[RejectedShare, ...] | None:
-    """The share of each kind of obvious foreigners that the bundle in `folder` rejects, by its own rule.
+    """The share of each kind of obvious foreigners that the bundle's predictor rejects, by its own rule.
 
     inputs (n, *shape): ordinary ones, the first of which foreigners are made of. given (m, *shape): foreign inputs of
     the user's, one kind more. None where the shape of `inputs` allows no foreigners, and none are given.
     """
-    predictor = Predictor.load(folder)
     spec, some = predictor.manifest.input, inputs[:FOREIGN_EXAMPLES]
     kinds = obvious_foreigners(some, seed, spec.parts) | ({} if given is None else {GIVEN: given})
     shares = tuple(_share(name, _rejected(predictor, to_numpy(foreign))) for name, foreign in kinds.items())

@@ -23,6 +23,7 @@ from demur.offline.laplace.outcomes import Predicted
 from demur.offline.publish.every_example import EveryExample
 from demur.offline.runtime.arrays import Array
 from demur.service.bundle import read_bundle
+from demur.service.inference.predictor import Predictor
 from tests.support.small_fit import CONFIG, Stop, batches, captured, network, skip_export, state
 
 
@@ -64,7 +65,7 @@ STAGES = {
 }
 
 
-def as_torch(_: Path, halves: Sequence[Predicted], __: object) -> EveryExample:
+def as_torch(_: object, halves: Sequence[Predicted], __: object) -> EveryExample:
     parts = [half.data.inputs for half in halves]
     count = sum(map(len, parts))
     return EveryExample(parts, *np.zeros((3, count)))
@@ -81,6 +82,7 @@ def test_a_failing_stage_changes_nothing_and_leaves_nothing_behind(
         monkeypatch.setattr(demur.offline.fit, "check_whole_way", lambda *_: None)
         monkeypatch.setattr(demur.offline.publish.exporter, "export_variance", lambda *_: (b"graph", 18))
         monkeypatch.setattr(demur.offline.publish.exporter, "verify", lambda *_: None)
+        monkeypatch.setattr(Predictor, "load", lambda _: None)
         monkeypatch.setattr(EveryExample, "served", as_torch)
     else:
         skip_export(monkeypatch)

@@ -131,14 +131,14 @@ def test_half_is_enough_and_some_kinds_are_not_judged() -> None:
 def test_what_the_network_refuses_counts_as_rejected(tmp_path: Path) -> None:
     """The vocabulary ends below what a hand-written batch asks for."""
     bundle = write_tokens(tmp_path / "tokens")
-    found = foreign_rejection(bundle.path, torch.tensor([[7, 9], [8, 7]]), 0)
+    found = foreign_rejection(Predictor.load(bundle.path), torch.tensor([[7, 9], [8, 7]]), 0)
     assert found is not None
     assert {one.share for one in found} == {1.0}
 
 
 def test_shares_are_those_of_the_predictor_on_at_most_100_examples(tmp_path: Path) -> None:
     bundle, inputs = write_linear(tmp_path / "images", outputs=3, spec=IMAGE_SPEC), torch.rand(130, 1, 4, 5)
-    found = foreign_rejection(bundle.path, inputs, 7)
+    found = foreign_rejection(Predictor.load(bundle.path), inputs, 7)
     assert found is not None
     predictor, foreigners = Predictor.load(bundle.path), obvious_foreigners(inputs[:100], 7)
     assert [one.name for one in found] == [*foreigners]
@@ -149,11 +149,11 @@ def test_shares_are_those_of_the_predictor_on_at_most_100_examples(tmp_path: Pat
 
 def test_an_input_without_foreigners_has_no_shares_but_of_what_is_given(tmp_path: Path) -> None:
     bundle = write_linear(tmp_path / "one", outputs=3, spec=FEATURE_SPEC)
-    assert foreign_rejection(bundle.path, torch.rand(5, 1).long(), 0) is None
+    assert foreign_rejection(Predictor.load(bundle.path), torch.rand(5, 1).long(), 0) is None
     given = 5 * torch.randn(300, *FEATURE_SPEC.shape, generator=torch.Generator().manual_seed(0))
     share = float(Predictor.load(bundle.path).predict(given.numpy()).rejected.mean())
     assert 0 < share < 1
-    assert foreign_rejection(bundle.path, torch.rand(5, 1).long(), 0, given) == (
+    assert foreign_rejection(Predictor.load(bundle.path), torch.rand(5, 1).long(), 0, given) == (
         RejectedShare("foreign-data", share, 300),
     )
 

@@ -17,10 +17,10 @@ def test_accepted_rows_are_chosen(tmp_path: Path, regression: bool) -> None:
     bundle = write_linear(tmp_path / "bundle", outputs=outputs, spec=FEATURE_SPEC, regression=regression)
     drawn = np.random.default_rng(0).normal(size=(60, 4)).round(2).tolist()
     candidates = tuple(map(tuple, drawn))
-    chosen = usual_rows(candidates, bundle.path)
+    predictor = Predictor.load(bundle.path)
+    chosen = usual_rows(candidates, predictor)
     assert len(chosen) <= MOST_ROWS
     assert set(chosen) < set(candidates)
-    predictor = Predictor.load(bundle.path)
     found, every = (predictor.predict(np.array(rows, np.float32)) for rows in (chosen, candidates))
     assert not found.rejected.any()
     assert every.rejected.any()
@@ -34,4 +34,5 @@ def test_accepted_rows_are_chosen(tmp_path: Path, regression: bool) -> None:
 
 
 def test_without_candidates_there_are_none(tmp_path: Path) -> None:
-    assert usual_rows((), tmp_path) == ()
+    bundle = write_linear(tmp_path / "bundle", outputs=3, spec=FEATURE_SPEC)
+    assert usual_rows((), Predictor.load(bundle.path)) == ()
