@@ -48,7 +48,7 @@ from .runtime.progress import Track, length_of, silent
 from .runtime.resume import job_fingerprint, tensors_digest
 from .selection.registry import check_options
 from .selection.select import reachable_weights, select_subnetwork
-from .trial import check_whole_way
+from .trial import check_derivatives, check_whole_way
 
 Say = Callable[[str], None]
 log = logging.getLogger("demur")
@@ -130,8 +130,10 @@ def fit_bundle(
         # 3. try the way to onnxruntime
         for line in _price(job):
             say(line)
+        reach = reachable_weights(job)
+        check_derivatives(job, reach)
         if job.distributed.is_main:
-            check_whole_way(job, reachable_weights(job), conformal.inputs)
+            check_whole_way(job, reach, conformal.inputs)
 
         # 4. select
         subnetwork = select_subnetwork(job, tuning, checkpoint)
@@ -200,8 +202,9 @@ def dry_run(
         if calibration_loader is not None:
             held_out = given_like(train, calibration_loader, "calibration_loader")
             _split_held_out(job, held_out.batches)
-        lines = _price(job)
-        check_whole_way(job, reachable_weights(job), job.example)
+        lines, reach = _price(job), reachable_weights(job)
+        check_derivatives(job, reach)
+        check_whole_way(job, reach, job.example)
         return [*job.notes, *lines]
 
 
@@ -338,7 +341,7 @@ def _accumulate(
 
 def _price(job: Job) -> list[str]:
     """What the job takes, in readable lines; `ValueError` where that is more memory than there is."""
-    needed = check_fits(job.network, job.device, job.memory_bytes, job.size)
+    needed = check_fits(job.network, job.device, job.memory_bytes, job.size, job.likelihood.outputs)
     return [
         f"D = {job.layout.total:,} weights, S = {job.size:,} of them at most, outputs: {job.likelihood.outputs:,}",
         f"memory: {readable(needed)} at least, beside the data; budget {readable(job.memory_bytes)}",

@@ -23,12 +23,21 @@ from .network.unsupported import SUPPORTED, differentiated_for_the_first_time
 from .runtime.arrays import Array, to_numpy
 from .runtime.progress import one_step
 from .selection.registry import select, strategy_of
-from .selection.select import selection_context
+from .selection.select import selection_context, spread
 
 EXAMPLES = 2
 OF_EACH_PARAMETER = 2  # weights
 Answers = tuple[Array, Array]
 """Mean (B, K), and the derivatives of a few mixtures of the outputs (B, M, S)."""
+
+
+def check_derivatives(job: Job, reach: Tensor) -> None:
+    """Differentiate one example in as many weights as will be chosen, spread over those that may be, `reach` (C,).
+
+    Raises `UnsupportedModelError` with the remedy for a model that cannot be differentiated.
+    """
+    with differentiated_for_the_first_time():
+        job.jacobian(spread(reach, job.size))(job.example[:1])
 
 
 def check_whole_way(job: Job, reach: Tensor, inputs: Tensor) -> None:
@@ -60,8 +69,7 @@ def weights_to_try(job: Job, reach: Tensor) -> Tensor:
 
 
 def _try_weights(job: Job, indices: Tensor, inputs: Tensor) -> None:
-    with differentiated_for_the_first_time():
-        jacobian = job.jacobian(indices)
+    jacobian = job.jacobian(indices)
     try:
         graph = _exported(job, jacobian)
     except ExportError as error:

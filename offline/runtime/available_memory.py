@@ -17,6 +17,7 @@ CHUNK_BYTES = {"cpu": 128 * 2**20, "cuda": 2**62}
 # S x S matrices at once: the curvature, its eigenvectors, and two that LAPACK works in; later the curvature, its
 # factor, the factor as bytes, and as the predictor reads it.
 MATRICES = 5
+DERIVATIVE_BYTES = 64  # of an output in a weight: in both precisions, their products and squares, and margin
 AVAILABLE_SHARE = 0.6
 ROOT = Path("/")
 
@@ -90,15 +91,19 @@ def chunk_bytes(network: nn.Module, device: torch.device, budget_bytes: int, siz
     return max(1, min(room, CHUNK_BYTES[device.type]))
 
 
-def check_fits(network: nn.Module, device: torch.device, budget_bytes: int, size: int) -> int:
+def check_fits(network: nn.Module, device: torch.device, budget_bytes: int, size: int, outputs: int) -> int:
     """What a fit of `size` weights takes at least, beside its data, in bytes; `ValueError` where that is more than the
-    budget."""
-    needed = OVERHEAD_BYTES[device.type] + model_bytes(network) + MATRICES * FLOAT64 * size**2
+    budget.
+
+    Five S x S matrices, or two, the derivatives of one example, K x S, and the K x K gradients that they begin with.
+    """
+    matrix, derivatives = FLOAT64 * size**2, DERIVATIVE_BYTES * outputs * size + 4 * outputs**2
+    needed = OVERHEAD_BYTES[device.type] + model_bytes(network) + max(MATRICES * matrix, 2 * matrix + derivatives)
     if needed > budget_bytes:
         raise ValueError(
             f"memory_budget: found {budget_bytes} bytes ({readable(budget_bytes)}), expected at least {needed} "
-            f"({readable(needed)}) for {size:,} weights; give a larger memory_budget, fewer weights "
-            "(subnetwork_size), or a machine with more memory"
+            f"({readable(needed)}) for {size:,} weights and {outputs:,} outputs; give a larger memory_budget, fewer "
+            "weights (subnetwork_size), or a machine with more memory"
         )
     return needed
 

@@ -115,11 +115,13 @@ def test_the_chosen_weights_are_measured_themselves() -> None:
 def test_what_cannot_fit_is_refused_with_what_would() -> None:
     network = private_copy(CASE.model(), CPU)
     with pytest.raises(ValueError, match=r"memory_budget: found 1048576 bytes .*expected at least (\d+)") as refused:
-        check_fits(network, CPU, MIB, 20)
+        check_fits(network, CPU, MIB, 20, 10)
     assert "give a larger memory_budget, fewer weights (subnetwork_size)" in str(refused.value)
     enough = int(str(refused.value).split("expected at least ")[1].split()[0])
-    assert check_fits(network, CPU, enough, 20) == enough
-    assert check_fits(network, CPU, 2**40, 10_000) - check_fits(network, CPU, 2**40, 0) == 5 * 8 * 10_000**2
+    assert check_fits(network, CPU, enough, 20, 10) == enough
+    beside = check_fits(network, CPU, 2**40, 0, 0)
+    assert check_fits(network, CPU, 2**40, 10_000, 10) - beside == 5 * 8 * 10_000**2
+    assert check_fits(network, CPU, 2**40, 500, 20_000) - beside == 2 * 8 * 500**2 + 64 * 500 * 20_000 + 4 * 20_000**2
 
 
 def test_readable() -> None:
