@@ -107,8 +107,14 @@ async def infer(call: Call, bind: Callable[[ServedModel], Reader[R]]) -> R:
         reader = bind(model)
         with deadline.attributed():
             body = await call.read(deadline)
-            form = reader.form, len(body)  # of which nothing is decoded that the queue would reject
-            with await model.room(*form, deadline.at, call.attended) as waited:
+            form = reader.form, len(body)
+            place = model.place(*form)  # nothing is decoded that the queue would reject
+            if not place.take():
+                async with call.attended():
+                    with lease.waiting() as stays:
+                        body = body if stays else b""
+                        await place.wait(deadline.at, stays=stays)
+            with place:
                 steps.received(model)
                 read, effort = partial(reader.read, body), reader.effort(body)
                 waiting = partial(_waiting, call, deadline.at)
@@ -123,7 +129,7 @@ async def infer(call: Call, bind: Callable[[ServedModel], Reader[R]]) -> R:
             with deadline.attributed():
                 async with call.attended():
                     answered = await model.predict(
-                        decoded.array, deadline.at, decision, observed=not asked.trial, waited=waited
+                        decoded.array, deadline.at, decision, observed=not asked.trial, waited=place.waited
                     )
         except NonFinitePrediction as error:
             raise _non_finite(f"{decoded.field}[{error.index}]") from None

@@ -97,7 +97,8 @@ COMPUTATION = Row(
         ),
         Panel(
             "Waiting examples",
-            "The fullest queue of an instance; where it is full (DEMUR_MAX_QUEUE_ROWS), further requests get 429.",
+            "The fullest queue of an instance; where it is full (DEMUR_MAX_QUEUE_ROWS), further requests wait a "
+            "second, and then get 429.",
             "short",
             (
                 Query(

@@ -1,4 +1,4 @@
-"""Room in a queue: requests wait for it in the order of their arrival, but not for ever.
+"""Room in a queue: requests wait for it, but not for ever.
 
 To refuse takes nearly as much of the event loop as to receive, and a client that asks again at once keeps it so busy
 that what was admitted is not computed. A request that waits before it is refused bounds that: as many are refused in a
@@ -6,72 +6,74 @@ second as there are connections, however fast they ask.
 """
 
 import asyncio
-import contextlib
-from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from collections.abc import Callable
 
 from .clock import Clock
 from .errors import SLOW_SECONDS, CancelledWhileSlow
 from .queue import RowQueue
 
 PATIENCE_SECONDS = 1.0
-Attended = Callable[[], AbstractAsyncContextManager[object]]
 
 
 class Room:
-    """Of one queue. `advance` is to be called where rows leave it. retry_after: seconds, for those who wait in vain."""
+    """Of one queue. `advance` is to be called where rows leave it. retry_after: seconds, for who waits in vain."""
 
     def __init__(self, queue: RowQueue, clock: Clock, retry_after: Callable[[], float]) -> None:
-        self._queue, self._clock, self._retry_after = queue, clock, retry_after
-        self._turns: deque[tuple[int, asyncio.Future[None]]] = deque()
-
-    async def reserve(self, rows: int, deadline: float, attended: Attended) -> AbstractContextManager[float]:
-        """Room for about so many rows until a `with` block ends, which gets the seconds that it was waited for.
-
-        Raises `QueueFull`, and what `attended()` raises, inside which it waits.
-        """
-        arrived = self._clock.time()
-        if not self._turns and self._queue.has_room(rows):
-            self._queue.promised += rows
-            return self._reserved(rows, 0.0)
-        async with attended():
-            await self._turn(rows, arrived, min(deadline, arrived + PATIENCE_SECONDS))
-        return self._reserved(rows, self._clock.time() - arrived)
+        self.queue, self.clock, self.retry_after = queue, clock, retry_after
+        self.turns: dict[asyncio.Future[None], int] = {}  # and their rows, in the order of arrival
 
     def advance(self) -> None:
-        """Give room to those whose turn it is."""
-        while self._turns and (self._turns[0][1].done() or self._queue.has_room(self._turns[0][0])):
-            rows, turn = self._turns.popleft()
-            if not turn.done():
-                self._queue.promised += rows
-                turn.set_result(None)
+        """Give room to those that wait, whoever came first: but who fits does not wait for who does not."""
+        for turn, rows in [*self.turns.items()] if self.turns and self.queue.has_room(1) else ():
+            if self.queue.has_room(rows):
+                del self.turns[turn]
+                if not turn.done():
+                    self.queue.promised += rows
+                    turn.set_result(None)
 
-    async def _turn(self, rows: int, arrived: float, end: float) -> None:
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._turns.append((rows, turn))
-        timer = self._clock.call_at(end, lambda: self._refuse(turn))
+
+class Place:
+    """Room for a request of about so many rows: taken until the block `with place` ends. waited: seconds for it."""
+
+    def __init__(self, room: Room, rows: int) -> None:
+        self._room, self._rows, self.waited = room, rows, 0.0
+
+    def take(self) -> bool:
+        """Whether there is room, which is taken then."""
+        found = self._room.queue.has_room(self._rows)
+        self._room.queue.promised += self._rows if found else 0
+        return found
+
+    async def wait(self, deadline: float, *, stays: bool = True) -> None:
+        """Take room once there is some, for at most a second; then raise `QueueFull`. stays: whether it can be used, or
+        the request is only to be refused."""
+        room, turn = self._room, asyncio.get_running_loop().create_future()
+        arrived = room.clock.time()
+
+        def refuse() -> None:
+            if not turn.done():
+                turn.set_exception(room.queue.full(room.retry_after()))
+
+        if stays:
+            room.turns[turn] = self._rows
+        timer = room.clock.call_at(min(deadline, arrived + PATIENCE_SECONDS), refuse)
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled() and turn.exception() is None:  # its turn came in the same iteration
-                self._queue.promised -= rows
-            self.advance()
-            if self._clock.time() - arrived > SLOW_SECONDS:
+            if turn.done() and not turn.cancelled() and turn.exception() is None:  # room was given in this iteration
+                room.queue.promised -= self._rows
+                room.advance()
+            if room.clock.time() - arrived > SLOW_SECONDS:
                 raise CancelledWhileSlow from None
             raise
         finally:
             timer.cancel()
+            room.turns.pop(turn, None)
+            self.waited = room.clock.time() - arrived
 
-    def _refuse(self, turn: "asyncio.Future[None]") -> None:
-        if not turn.done():
-            turn.set_exception(self._queue.full(self._retry_after()))
-            self.advance()
+    def __enter__(self) -> None:
+        """It was taken."""
 
-    @contextlib.contextmanager
-    def _reserved(self, rows: int, waited: float) -> Iterator[float]:
-        try:
-            yield waited
-        finally:
-            self._queue.promised -= rows
-            asyncio.get_running_loop().call_soon(self.advance)  # once its rows are in the queue
+    def __exit__(self, *_: object) -> None:
+        self._room.queue.promised -= self._rows
+        asyncio.get_running_loop().call_soon(self._room.advance)  # once its rows are in the queue

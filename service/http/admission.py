@@ -1,5 +1,7 @@
 """A budget in bytes for everything under way: request bodies, decoded inputs, and responses until they are sent."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import Self
 
 from starlette.requests import HTTPConnection
@@ -13,7 +15,7 @@ class ByteBudget:
     """Room for `limit` bytes. An empty budget takes one body of any size."""
 
     def __init__(self, limit: int) -> None:
-        self.limit, self.used = limit, 0
+        self.limit, self.used, self.waiting = limit, 0, 0
 
     def lease(self) -> "Lease":
         """A share of the budget, for a `with` block."""
@@ -36,6 +38,18 @@ class Lease:
         """Give back all that is held."""
         self._budget.used -= self.held
         self.held = 0
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[bool]:
+        """While the request waits for room elsewhere: whether it keeps what it holds. All that wait keep half of the
+        budget, which leaves the other half to those that need not wait; who comes then gives back what it holds."""
+        if not (stays := self._budget.waiting + self.held <= self._budget.limit // 2):
+            self.release()
+        self._budget.waiting += self.held
+        try:
+            yield stays
+        finally:
+            self._budget.waiting -= self.held
 
     def grow(self, size: int) -> None:
         """Reserve `size` more bytes; raises `ProblemError` (429)."""

@@ -5,14 +5,13 @@ import contextlib
 import logging
 import math
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
 import numpy.typing as npt
 
 from ..batching import Answered, Batch, Clock, ComputeThreads, DynamicBatcher, Limits
-from ..batching.room import Attended
+from ..batching.room import Place
 from ..format.text import printable
 from ..inference.decision import Decision
 from ..inference.predictor import Prediction, Predictor, check_finite
@@ -79,11 +78,10 @@ class ServedModel:
             if not self._users:
                 self._unused.set()
 
-    async def room(self, form: str, size: int, deadline: float, attended: Attended) -> AbstractContextManager[float]:
-        """Room in the queue for a body of this form and size, in bytes, by what rows of this form took so far: see
-        `Room.reserve`."""
+    def place(self, form: str, size: int) -> Place:
+        """In the queue, for a body of this form and size, in bytes, by what rows of this form took so far."""
         expected = min(round(size / self._bytes_a_row.get(form, math.inf)), self._most_rows)
-        return await self._batcher.room.reserve(max(1, expected), deadline, attended)
+        return Place(self._batcher.room, max(1, expected))
 
     def decoded(self, form: str, size: int, rows: int) -> None:
         """Note that a body of this form had so many rows."""

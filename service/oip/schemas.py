@@ -96,7 +96,10 @@ class InferParameters(RequestPart):
 
     timeout: Annotated[
         Annotated[Count, Field(le=MAX_INT)] | None,
-        Field(description="How long the request may wait, in microseconds; 0: as the service has it."),
+        Field(
+            description="How long the request may wait once it is read, in microseconds; 0: as the service has it. "
+            "Where the queue is full, it is read after a second at most."
+        ),
     ] = None
     false_reject_rate: Annotated[
         Annotated[float, Strict(), Field(gt=0, lt=1)] | None,

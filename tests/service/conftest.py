@@ -77,5 +77,6 @@ def token_client(tokens: Synthetic) -> Iterator[Client]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What finds no room in a queue of this process is refused soon."""
-    monkeypatch.setattr("demur.service.batching.room.PATIENCE_SECONDS", 0.01)
+    """What finds no room in this process, in a queue or in memory, is refused soon."""
+    for module in ("batching.room", "http.bodies"):
+        monkeypatch.setattr(f"demur.service.{module}.PATIENCE_SECONDS", 0.01)

@@ -125,6 +125,7 @@ def test_a_deadline_that_is_none_is_refused(client: Client, text: str) -> None:
     assert found.field == "X-Request-Timeout"
 
 
+@pytest.mark.usefixtures("impatient")
 def test_bodies_under_way_are_bounded(slow: Slow) -> None:
     with serving(slow, Settings(max_pending_bytes=100)) as client:
         first = busy(client, slow)

@@ -1,14 +1,12 @@
-"""Room in the queue: in the order of arrival, for a while, and given back whatever happens. Time by hand."""
+"""Room in the queue: for who fits and came first, for a while, and given back whatever happens. Time by hand."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
 
 import pytest
 
 from demur.service.batching.errors import SLOW_SECONDS, CancelledWhileSlow, QueueFull
 from demur.service.batching.queue import Item, Limits, RowQueue
-from demur.service.batching.room import PATIENCE_SECONDS, Room
+from demur.service.batching.room import PATIENCE_SECONDS, Place, Room
 from tests.support.batching import ManualClock, run, settle
 
 LATER = 60.0
@@ -23,33 +21,77 @@ class Waiting:
         self.inside: list[int] = []
         self.waits: list[float] = []
 
-    def ask(self, rows: int, until: asyncio.Event | None = None, deadline: float = LATER) -> asyncio.Task[None]:
+    def ask(
+        self, rows: int, until: asyncio.Event | None = None, deadline: float = LATER, *, stays: bool = True
+    ) -> asyncio.Task[None]:
         """Hold the room until the event is set."""
 
         async def hold() -> None:
-            with await self.room.reserve(rows, deadline, contextlib.nullcontext) as waited:
+            place = Place(self.room, rows)
+            if not place.take():
+                await place.wait(deadline, stays=stays)
+            with place:
                 self.inside.append(rows)
-                self.waits.append(waited)
+                self.waits.append(place.waited)
                 if until is not None:
                     await until.wait()
 
         return asyncio.create_task(hold())
 
 
-def test_room_is_given_in_the_order_of_arrival_and_only_where_it_is() -> None:
+def test_room_is_given_in_the_order_of_arrival() -> None:
     async def test() -> None:
         waiting, end = Waiting(), asyncio.Event()
         first = waiting.ask(3, end)
         await settle()
-        others = [waiting.ask(rows) for rows in (4, 1, 2)]
+        others = [waiting.ask(rows) for rows in (4, 3, 2)]
         await settle()
-        assert waiting.inside == [3]  # one row would fit, but who came first is first
+        assert waiting.inside == [3]
         waiting.clock.advance(0.25)
         end.set()
         await asyncio.gather(first, *others)
-        assert waiting.inside == [3, 4, 1, 2]
+        assert waiting.inside == [3, 4, 3, 2]
         assert waiting.waits == [0.0, 0.25, 0.25, 0.25]
-        assert (waiting.queue.promised, waiting.clock.pending) == (0, 0)
+        assert (waiting.queue.promised, waiting.room.turns, waiting.clock.pending) == (0, {}, 0)
+
+    run(test)
+
+
+def test_who_fits_does_not_wait_for_who_does_not() -> None:
+    async def test() -> None:
+        waiting, ends = Waiting(), [asyncio.Event() for _ in range(2)]
+        first = [waiting.ask(2, end) for end in ends]
+        await settle()
+        others = [waiting.ask(rows) for rows in (4, 3, 2)]
+        await settle()
+        ends[0].set()
+        await settle()
+        assert waiting.inside == [2, 2, 2]
+        await waiting.ask(1)
+        assert waiting.inside == [2, 2, 2, 1]
+        ends[1].set()
+        await asyncio.gather(*first, *others)
+        assert waiting.inside == [2, 2, 2, 1, 4, 3]
+
+    run(test)
+
+
+def test_who_may_not_stay_is_refused_all_the_same_and_no_sooner() -> None:
+    async def test() -> None:
+        waiting, end = Waiting(), asyncio.Event()
+        first = waiting.ask(4, end)
+        await settle()
+        other = waiting.ask(1, stays=False)
+        await settle()
+        end.set()
+        await first
+        waiting.clock.advance(PATIENCE_SECONDS - 0.01)
+        await settle()
+        assert not other.done()
+        waiting.clock.advance(0.02)
+        with pytest.raises(QueueFull):
+            await other
+        assert waiting.queue.promised == 0
 
     run(test)
 
@@ -68,7 +110,9 @@ def test_room_that_a_request_takes_in_the_queue_is_given_to_no_other() -> None:
         waiting, end = Waiting(), asyncio.Event()
 
         async def decoded() -> None:
-            with await waiting.room.reserve(3, LATER, contextlib.nullcontext):
+            place = Place(waiting.room, 3)
+            assert place.take()
+            with place:
                 await end.wait()
             waiting.queue.admit(Item(3), 0.0)
 
@@ -93,7 +137,7 @@ def test_nobody_waits_for_ever_nor_beyond_the_deadline(deadline: float) -> None:
         waiting, end = Waiting(), asyncio.Event()
         first = waiting.ask(3, end)
         await settle()
-        large, small = waiting.ask(4, deadline=deadline), waiting.ask(1)
+        large = waiting.ask(4, deadline=deadline)
         await settle()
         waiting.clock.advance(min(deadline, PATIENCE_SECONDS) - 0.01)
         await settle()
@@ -102,7 +146,6 @@ def test_nobody_waits_for_ever_nor_beyond_the_deadline(deadline: float) -> None:
         with pytest.raises(QueueFull) as full:
             await large
         assert (full.value.rows, full.value.limit, full.value.retry_after_seconds) == (3, 4, 7.0)
-        await small  # there was room for it, but not its turn
         end.set()
         await first
         assert waiting.queue.promised == 0
@@ -136,6 +179,7 @@ def test_who_leaves_as_the_turn_comes_gives_it_back(before: bool) -> None:
         waiting, end = Waiting(), asyncio.Event()
         waiting.queue.admit(Item(4), 0.0)
         leaving = waiting.ask(4)
+        await settle()
         other = waiting.ask(2, end)
         await settle()
         waiting.queue.take(0.0)
@@ -144,29 +188,8 @@ def test_who_leaves_as_the_turn_comes_gives_it_back(before: bool) -> None:
         waiting.room.advance()
         leaving.cancel()
         await settle()
-        assert (waiting.inside, waiting.queue.promised) == ([2], 2)
+        assert (waiting.inside, waiting.queue.promised, waiting.room.turns) == ([2], 2, {})
         end.set()
         await other
-
-    run(test)
-
-
-def test_it_waits_where_the_client_is_attended_to() -> None:
-    async def test() -> None:
-        waiting, blocks = Waiting(), []
-
-        @contextlib.asynccontextmanager
-        async def attended() -> AsyncIterator[None]:
-            blocks.append("begun")
-            yield
-            blocks.append("ended")
-
-        with await waiting.room.reserve(4, LATER, attended):
-            assert blocks == []  # nobody waits
-            second = asyncio.create_task(waiting.room.reserve(4, LATER, attended))
-            await settle()
-            assert blocks == ["begun"]
-        with await second:
-            assert blocks == ["begun", "ended"]
 
     run(test)
