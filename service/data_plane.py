@@ -50,7 +50,7 @@ R = TypeVar("R", bound=Response)
 @dataclass(frozen=True, slots=True)
 class Call:
     """A request. name, version: of the model, None for those that answer by default. read: the body. attended: a block
-    that ends when the client leaves."""
+    that ends when the client leaves. kept: whether the body stays in memory until the request ends."""
 
     runtime: Runtime
     exchange: Exchange
@@ -60,6 +60,7 @@ class Call:
     version: str | None
     read: Callable[[RequestDeadline], Awaitable[bytes]]
     attended: Callable[[], AbstractAsyncContextManager[object]]
+    kept: bool = False
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ async def infer(call: Call, bind: Callable[[ServedModel], Reader[R]]) -> R:
                 async with call.attended():
                     with lease.waiting() as stays:
                         body = body if stays else b""
-                        await place.wait(deadline.at, stays=stays)
+                        await place.wait(deadline.at if stays or not call.kept else began, stays=stays)
             with place:
                 steps.received(model)
                 read, effort = partial(reader.read, body), reader.effort(body)

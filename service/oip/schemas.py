@@ -96,10 +96,7 @@ class InferParameters(RequestPart):
 
     timeout: Annotated[
         Annotated[Count, Field(le=MAX_INT)] | None,
-        Field(
-            description="How long the request may wait once it is read, in microseconds; 0: as the service has it. "
-            "Where the queue is full, it is read after a second at most."
-        ),
+        Field(description="How long the request may wait once it is read, in microseconds; 0: as the service has it."),
     ] = None
     false_reject_rate: Annotated[
         Annotated[float, Strict(), Field(gt=0, lt=1)] | None,

@@ -92,7 +92,7 @@ class Servicer:
 
         model, limits = _named(call, request.model_name, request.model_version, "/infer"), self._runtime.decoding.limits
         asked = data_plane.Call(
-            self._runtime, call.exchange, call.headers, call.lease, *model, read, contextlib.nullcontext
+            self._runtime, call.exchange, call.headers, call.lease, *model, read, contextlib.nullcontext, kept=True
         )
         answer = await data_plane.infer(asked, binder(self._protocol, request, call.headers, limits))
         return answer.body

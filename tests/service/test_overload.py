@@ -1,5 +1,6 @@
 """More requests than can be computed: bounded waiting, and deadlines."""
 
+import asyncio
 import concurrent.futures
 import contextlib
 import json
@@ -10,10 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from starlette.datastructures import Headers
 
+from demur.service.batching import QueueFull
 from demur.service.batching.queue import RowQueue
 from demur.service.bundle import read_bundle
+from demur.service.data_plane import Call, Reader, infer
 from demur.service.environment.cpu import available_cpus
+from demur.service.http.deadline import RequestDeadline
+from demur.service.http.exchange import Exchange
 from demur.service.inference.predictor import Predictor
 from demur.service.settings import Settings
 from tests.support.bundles import Synthetic
@@ -77,6 +83,33 @@ def test_who_waits_for_room_gets_it_and_is_told_how_long(slow: Slow) -> None:
         answers = [one.result(TIMEOUT).json() for one in (first, waiting, last)]
         assert answers[2]["timing"]["queue_seconds"] > 0
         assert metric(client.get("/metrics").text, "demur_errors_total", reason="queue_full") == 0
+
+
+def test_a_body_that_stays_in_memory_waits_only_where_those_that_wait_have_some(
+    slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that of gRPC does. Nobody's patience ends here."""
+    monkeypatch.setattr("demur.service.batching.room.PATIENCE_SECONDS", 10 * TIMEOUT)
+    with serving(slow, Settings(max_queue_rows=1, max_pending_bytes=1000)) as client:
+        first = busy(client, slow)
+        waiting = ask(client)
+        wait_for(client, queued(1))
+        runtime = client.app.state.runtime
+
+        async def refused() -> None:
+            async def read(_: RequestDeadline) -> bytes:
+                lease.grow(501)
+                return b"x" * 501
+
+            with runtime.byte_budget.lease() as lease:
+                exchange = Exchange("POST", "/", "1.1", None, [], asyncio.get_running_loop().time())
+                given = (runtime, exchange, Headers(), lease, None, None, read, contextlib.nullcontext)
+                await infer(Call(*given, kept=True), lambda _: Reader("any", lambda _: pytest.fail("it was read")))
+
+        with pytest.raises(QueueFull):
+            client.portal.call(refused)
+        slow.proceed.set()
+        assert [one.result(TIMEOUT).status_code for one in (first, waiting)] == [200, 200]
 
 
 @pytest.mark.usefixtures("impatient")
