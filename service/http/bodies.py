@@ -8,7 +8,6 @@ from functools import partial
 from fastapi import Request
 from starlette.requests import ClientDisconnect
 
-from ..batching.room import PATIENCE_SECONDS
 from .admission import Lease
 from .problems import ProblemError
 
@@ -40,11 +39,6 @@ async def read_body(request: Request, limit: int, seconds: float, lease: Lease, 
         async with asyncio.timeout(seconds):
             body = await _receive(request, limit, lease)
             return body if encoding == "identity" else await _decompress(body, encoding, limit, lease, threads)
-    except ProblemError as error:
-        if error.problem.status == 429:  # its client may ask again at once, as may those who find no room in a queue
-            lease.release()
-            await asyncio.sleep(PATIENCE_SECONDS)
-        raise
     except TimeoutError:
         detail = f"The body did not arrive within {seconds:g} seconds."
         raise ProblemError(408, "body_timeout", detail, headers={"Connection": "close"}) from None

@@ -10,6 +10,7 @@ from fastapi.routing import APIRoute
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ..batching.room import PATIENCE_SECONDS
 from ..data_plane import Call
 from ..http.admission import LEASE, Lease, lease_of
 from ..http.bodies import read_body
@@ -74,11 +75,16 @@ async def _read(request: Request, runtime: Runtime, lease: Lease, deadline: Requ
     settings = runtime.settings
     limit, seconds, threads = settings.max_body_bytes, settings.client_timeout_seconds, runtime.decoding.threads
     reading = read_body(request, limit, seconds, lease, threads)
-    if deadline.at >= deadline.latest:
-        return await reading
     try:
+        if deadline.at >= deadline.latest:
+            return await reading
         async with asyncio.timeout_at(deadline.at):
             return await reading
+    except ProblemError as error:
+        if error.problem.status == 429:  # its client may ask again at once, as may those who find no room in a queue
+            lease.release()
+            await asyncio.sleep(min(PATIENCE_SECONDS, deadline.at - asyncio.get_running_loop().time()))
+        raise
     except TimeoutError:
         detail = "The deadline passed while the body arrived."
         raise ProblemError(504, "deadline_client", detail, headers={"Connection": "close"}) from None

@@ -78,5 +78,5 @@ def token_client(tokens: Synthetic) -> Iterator[Client]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What finds no room in this process, in a queue or in memory, is refused soon."""
-    for module in ("batching.room", "http.bodies"):
+    for module in ("batching.room", "routes.direct"):
         monkeypatch.setattr(f"demur.service.{module}.PATIENCE_SECONDS", 0.01)

@@ -158,6 +158,15 @@ def test_a_deadline_that_is_none_is_refused(client: Client, text: str) -> None:
     assert found.field == "X-Request-Timeout"
 
 
+def test_no_client_hides_by_its_deadline_that_memory_is_full(slow: Slow) -> None:
+    with serving(slow, Settings(max_pending_bytes=100)) as client:
+        first = busy(client, slow)
+        long = b'{"inputs": [1, 2, 3, 4]}' + b" " * 200
+        problem(client.predict(long, x_request_timeout="0.2"), 429, "queue_full")
+        slow.proceed.set()
+        assert first.result(TIMEOUT).status_code == 200
+
+
 @pytest.mark.usefixtures("impatient")
 def test_bodies_under_way_are_bounded(slow: Slow) -> None:
     with serving(slow, Settings(max_pending_bytes=100)) as client:

@@ -71,7 +71,6 @@ def test_a_gzip_body_of_several_members_is_their_data_in_turn(client: Client, co
     assert predictions(client.predict(packed, content_encoding="gzip")) == predictions(client.predict(BODY))
 
 
-@pytest.mark.usefixtures("impatient")
 def test_who_is_refused_for_want_of_memory_holds_none_of_it_for_others() -> None:
     """Also while the rest of its body comes, which is thrown away."""
     budget, held = ByteBudget(100), []
