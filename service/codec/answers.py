@@ -277,14 +277,14 @@ class _Columns:
     def reason(self) -> Sequence[Any]:
         """A sentence about each rejection."""
         found: list[str | None] = [None] * len(self.unknown)
-        whole = self.answered
-        if not whole.rejected.any():
+        answered = self.answered
+        if not answered.rejected.any():
             return found
-        names, thresholds = score_names(whole, self.decision.predictive.score), self.decision.thresholds(whole)
+        names, thresholds = score_names(answered, self.decision.predictive.score), self.decision.thresholds(answered)
         held_out = self.compared_with
-        for i in np.flatnonzero(whole.rejected).tolist():
-            decided = (float(whole.score[i]), float(thresholds[i]), float(whole.p_value[i]))
-            place = -1 if whole.mistake is None else int(whole.mistake[i])
+        for i in np.flatnonzero(answered.rejected).tolist():
+            decided = (float(answered.score[i]), float(thresholds[i]), float(answered.p_value[i]))
+            place = -1 if answered.mistake is None else int(answered.mistake[i])
             words = "" if place < 0 else MISTAKES[self.manifest.mistakes[place]]
             alike = f" It looks like {words}." if words and words not in names[i] else ""
             found[i] = _reason(names[i], *decided, *held_out[i]) + alike

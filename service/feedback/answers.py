@@ -72,8 +72,8 @@ def outcomes_of(answers: Array, truths: Array, level: float) -> Outcomes:
     """How right the answers were.
 
     truths (B, C), NaN in rows that are unknown: of a classification the classes, C = 1; of several labels 0 or 1 for
-    each, all of which must be right; of a regression the values.
-    level: what share of the truths intervals hold by design.
+    each, all of which must be right; of a regression the values. level: what share of the truths intervals hold by
+    design.
     """
     unknown, fields = np.isnan(truths).any(axis=1), answers.dtype.names or ()
     if "mean" in fields:
