@@ -13,17 +13,14 @@ import torch
 from demur.service.bundle import InputSpec, check_destination, check_writable
 
 from .config import FitConfig
-from .data.agreement import check_inputs_like
 from .data.calibration_check import CalibrationCheck, target_warnings
 from .data.description import Description, check_class_names, check_input_spec, check_is_spec
-from .data.foreign import collect_foreign
-from .data.given import GivenData, given_data, given_like
+from .data.given import Given, all_given
 from .data.held_out import TUNING_SHARE, HeldOut, check_enough, collect_held_out
 from .data.input_range import RangeMeter
 from .data.likelihood import Regression
-from .data.loaders import Batches, checked_batches
 from .data.text_doubts import text_doubts
-from .data.texts import TextEncoder, texts_alone, texts_in, with_text
+from .data.texts import with_text
 from .data.typical_rows import typical_rows
 from .export.graph import check_size, graph_factor
 from .jacobian.jacobian import SubnetworkJacobian
@@ -34,7 +31,7 @@ from .laplace.ggn import Curvature, accumulate_ggn, curvature_rows
 from .laplace.inference import infer
 from .laplace.noise import residual_noise
 from .laplace.temperature import plain_temperature
-from .network.given_network import class_names_of, network_of
+from .network.given_network import class_names_of
 from .network.model_copy import usable
 from .publish.bundle import publish
 from .publish.fitted import Fitted
@@ -44,13 +41,14 @@ from .runtime.checkpoint import Checkpoint, checkpoint_folder
 from .runtime.distributed import local_device, process_group
 from .runtime.generators import leaves_generators
 from .runtime.plain_torch import plain_torch
-from .runtime.progress import Track, length_of, silent
+from .runtime.progress import Track, silent
 from .runtime.resume import job_fingerprint, tensors_digest
 from .selection.registry import check_options
 from .selection.select import reachable_weights, select_subnetwork
 from .trial import check_derivatives, check_whole_way
 
 Say = Callable[[str], None]
+MOST_FOREIGN = 2000  # examples, of which the report says what share is rejected
 log = logging.getLogger("demur")
 
 
@@ -106,11 +104,11 @@ def fit_bundle(
     destination = _usable_path(out)
     check_is_spec(input_spec)
     columns = None if input_spec is None else input_spec.feature_names
-    encoder = _encoder(model, (train_loader, calibration_loader), tokenizer)
-    train = given_data(train_loader, "train_loader", columns, encoder=encoder)
-    held_out = given_like(train, calibration_loader, "calibration_loader", columns)
-    foreign = _given_foreign(foreign_loader, train, columns)
-    with _prepared(model, train.batches, config, progress) as job:  # 1. prepare
+    given = all_given(
+        train_loader, calibration_loader, foreign_loader, model=model, tokenizer=tokenizer, columns=columns
+    )
+    train = given.train
+    with _prepared(model, train, config, progress) as job:  # 1. prepare
         say = say if job.distributed.is_main else quiet
         for line in job.notes:
             say(line)
@@ -121,11 +119,12 @@ def fit_bundle(
         checkpoint = _checkpoint(job, destination, say)
 
         # 2. split held-out data; a first estimate of the noise, or the temperature of the plain network
-        tuning, conformal = _split_held_out(job, held_out.batches)
+        assert given.held_out is not None
+        tuning, conformal = _split_held_out(job, given.held_out)
         job = _with_scale(job, tuning)
         doubts = _doubts(job, model, train, tuning, conformal, names, say)
-        if foreign is not None:
-            job = replace(job, foreign=collect_foreign(foreign, job.example, job.device, job.takes.parts))
+        if given.foreign is not None:
+            job = replace(job, foreign=given.foreign.some_inputs(MOST_FOREIGN, job.device, job.like))
 
         # 3. try the way to onnxruntime
         for line in _price(job):
@@ -196,32 +195,17 @@ def dry_run(
     way to onnxruntime; raises `ExportError` for a model that cannot be exported.
     """
     config = _usable_config(config)
-    encoder = _encoder(model, (train_loader, calibration_loader), tokenizer)
-    train = given_data(train_loader, "train_loader", encoder=encoder)
-    with _prepared(model, train.batches, config, silent) as job:
-        if calibration_loader is not None:
-            held_out = given_like(train, calibration_loader, "calibration_loader")
-            _split_held_out(job, held_out.batches)
+    given = all_given(train_loader, calibration_loader, model=model, tokenizer=tokenizer, dry=True)
+    with _prepared(model, given.train, config, silent) as job:
+        if given.held_out is not None:
+            _split_held_out(job, given.held_out)
         lines, reach = _price(job), reachable_weights(job)
         check_derivatives(job, reach)
         check_whole_way(job, reach, job.example)
         return [*job.notes, *lines]
 
 
-def _given_foreign(loader: Any, train: GivenData, columns: Sequence[str] | None) -> Batches | None:
-    """The foreign data as batches, where some are given, with the columns and the tokens of the training data."""
-    if loader is None:
-        return None
-    return given_data(texts_alone(loader), "foreign_loader", columns or train.columns, encoder=train.encoder).batches
-
-
-def _encoder(model: Any, data: tuple[Any, Any], tokenizer: Any) -> TextEncoder | None:
-    """What makes tokens of training and calibration data; None where they are no texts, or without a tokenizer."""
-    train, held_out = (None if tokenizer is None else texts_in(each) for each in data)
-    return None if train is None else TextEncoder.of(tokenizer, [*train, *(held_out or ())], network_of(model))
-
-
-def _names(model: object, job: Job, train: GivenData, given: Sequence[str] | None) -> Sequence[str] | None:
+def _names(model: object, job: Job, train: Given, given: Sequence[str] | None) -> Sequence[str] | None:
     """The given names, those of a data frame of several targets, or the model's own of its classes."""
     if given is not None or train.targets is not None or isinstance(job.likelihood, Regression):
         return train.targets if given is None else given
@@ -249,12 +233,12 @@ def _usable_path(out: str | Path) -> Path:
 
 
 @contextmanager
-def _prepared(model: object, train_loader: Batches, config: FitConfig, track: Track) -> Iterator[Job]:
+def _prepared(model: object, train: Given, config: FitConfig, track: Track) -> Iterator[Job]:
     """The job, inside its process group; torch's random state follows the seed and is restored afterwards."""
     device = local_device(resolve_device(config.device))
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), process_group(device) as distributed:
         torch.manual_seed(config.seed)
-        yield prepare(model, train_loader, config, device, distributed, track)
+        yield prepare(model, train, config, device, distributed, track)
 
 
 def _checkpoint(job: Job, destination: Path, say: Say) -> Checkpoint:
@@ -271,20 +255,14 @@ def _checkpoint(job: Job, destination: Path, say: Say) -> Checkpoint:
     return checkpoint
 
 
-def _split_held_out(job: Job, loader: Batches) -> tuple[HeldOut, HeldOut]:
+def _split_held_out(job: Job, held_out: Given) -> tuple[HeldOut, HeldOut]:
     """The half that tunes and the half that sets the threshold, which gets everything where nothing is tuned."""
     config = job.config
-
-    def watched(batches: Batches) -> Batches:
-        return job.track(batches, "Calibration data", length_of(loader))
-
-    pairs = checked_batches(loader, "calibration_loader", job.device, job.takes.parts, watched)
-    data = collect_held_out(pairs, job.likelihood)
-    check_inputs_like(data.inputs, job.example, "calibration_loader")
-    by_class = not isinstance(job.likelihood, Regression)
-    tuning, conformal = data.split(TUNING_SHARE if config.tunes else 0.0, config.seed, by_class)
-    check_enough(len(tuning), len(conformal), config.false_reject_rate, config.tunes)
-    return tuning, conformal
+    data = collect_held_out(held_out.pairs(job.device, job.like, job.track, "Calibration data"), job.likelihood)
+    share = TUNING_SHARE if config.tunes else 0.0
+    tunes = int(share * len(data))
+    check_enough(tunes, len(data) - tunes, config.false_reject_rate, config.tunes)
+    return data.split(share, config.seed, by_class=not isinstance(job.likelihood, Regression))
 
 
 def _warn(warnings: Sequence[str], say: Say, destination: Path) -> None:
@@ -298,7 +276,7 @@ def _warn(warnings: Sequence[str], say: Say, destination: Path) -> None:
 def _doubts(
     job: Job,
     model: object,
-    train: GivenData,
+    train: Given,
     tuning: HeldOut,
     conformal: HeldOut,
     names: Sequence[str] | None,

@@ -8,22 +8,24 @@ import torch
 from torch import Tensor, nn
 
 from .config import FitConfig
+from .data.changes import kind_of
+from .data.given import Given, Like
 from .data.likelihood import Likelihood, are_labels, likelihood_of
-from .data.loaders import Batches, Passes, checked_batches, first_batch
-from .features.layers import FeatureLayers, choose_layers, named_layers
+from .features.layers import FeatureLayers, feature_layers
 from .jacobian.find_head import find_head
 from .jacobian.jacobian import SubnetworkJacobian
 from .jacobian.linear_head import LinearHead
 from .jacobian.plan import make_jacobian
 from .network.inputs import ONE_INPUT, InputForm, input_form
-from .network.model_copy import check_private, copied_model, usable
+from .network.model_check import check_private
+from .network.model_copy import copied_model, usable
 from .network.outputs import PLAIN, OutputForm, refuse_sigmoid, refuse_softmax
 from .network.reached import reached_parameters, unreached_note
 from .network.unsupported import differentiated_for_the_first_time
 from .network.weights import WeightLayout
 from .runtime.available_memory import default_budget
 from .runtime.distributed import DistributedContext
-from .runtime.progress import Track, length_of
+from .runtime.progress import Track, silent
 
 FEW = 16
 LABELS_NOTE = (
@@ -48,8 +50,7 @@ class Job:
     layout: WeightLayout
     device: torch.device
     distributed: DistributedContext
-    train: Batches
-    passes: Passes
+    train: Given
     example: Tensor
     likelihood: Likelihood
     size: int
@@ -68,26 +69,18 @@ class Job:
         """The trainable weights (D,)."""
         return self.layout.flatten(dict(self.network.named_parameters()))
 
+    @property
+    def like(self) -> Like:
+        """What all inputs must be."""
+        return Like(tuple(self.example.shape[1:]), self.example.dtype, self.takes.parts, self.train.name)
+
     def jacobian(self, indices: Tensor) -> SubnetworkJacobian:
         """The Jacobian of the weights at ascending positions."""
         return make_jacobian(self.network, self.layout, indices.to(self.device), self.example, self.head)
 
-    def pass_over_training(self, description: str | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+    def pass_over_training(self, description: str = "") -> Iterator[tuple[Tensor, Tensor]]:
         """One pass, with progress where it has a description; the same number of examples each time."""
-
-        def watched(batches: Batches) -> Batches:
-            return batches if description is None else self.track(batches, description, length_of(self.train))
-
-        return self.passes.count(checked_batches(self.train, "train_loader", self.device, watched=watched))
-
-
-def _layers(
-    config: FitConfig, network: nn.Module, example: Tensor, head: LinearHead | None, taken: InputForm
-) -> FeatureLayers | None:
-    if isinstance(config.added_weights, tuple):
-        return named_layers(network, example, config.added_weights)
-    last = None if head is None else head.path
-    return choose_layers(network, example, last, taken.parts) if config.added_weights else None
+        return self.train.pairs(self.device, track=silent if not description else self.track, description=description)
 
 
 def resolve_device(name: str) -> torch.device:
@@ -101,7 +94,7 @@ def resolve_device(name: str) -> torch.device:
 
 def prepare(
     given_model: object,
-    train: Batches,
+    train: Given,
     config: FitConfig,
     device: torch.device,
     distributed: DistributedContext,
@@ -114,7 +107,7 @@ def prepare(
     for name, tensor in network.state_dict().items():
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise ValueError(f"model: found NaN or infinity in {name!r}, expected finite weights")
-    inputs, targets, given = first_batch(train, "train_loader", device)
+    inputs, targets, given = train.first(device)
     taken = input_form(model, given)
     # Two outputs of class numbers are logits, and no mean and variance.
     values = config.likelihood == "regression" and targets.is_floating_point()
@@ -133,7 +126,8 @@ def prepare(
         refuse_sigmoid(network, inputs[:FEW])
     with differentiated_for_the_first_time():
         reached, head = reached_parameters(network, layout, inputs[:2]), find_head(network, inputs[:2])
-    layers = _layers(config, network, inputs[:2], head, taken)
+    last = None if head is None else head.path
+    layers = feature_layers(config.added_weights, network, inputs[:2], kind_of(inputs, taken.parts), last)
     return Job(
         config=config,
         network=network,
@@ -141,7 +135,6 @@ def prepare(
         device=device,
         distributed=distributed,
         train=train,
-        passes=Passes("train_loader"),
         example=inputs[:2].clone(),
         likelihood=likelihood if layers is None else likelihood.with_shared_divisor(),
         size=config.resolve_size(layout.total),

@@ -9,15 +9,6 @@ from demur.service.format.manifest import Task
 from .likelihood import are_labels, likelihood_of
 
 
-def check_inputs_like(inputs: Tensor, example: Tensor, name: str, of: str = "train_loader") -> None:
-    """`ValueError` for inputs (n, *shape) of another shape or type than `example`, that of the data `of`."""
-    if inputs.shape[1:] != example.shape[1:] or inputs.dtype != example.dtype:
-        raise ValueError(
-            f"{name}: found inputs of shape {tuple(inputs.shape[1:])} and {inputs.dtype}, expected "
-            f"{tuple(example.shape[1:])} and {example.dtype} as in {of}"
-        )
-
-
 def check_targets_alone(targets: Tensor, task: Task, name: str) -> None:
     """`ValueError` for targets (B, ...) that suit `task` with no number of outputs."""
     outputs = targets.shape[1] if targets.dim() == 2 else 1

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from demur.service.bundle import InputPart
 
-from .packed_tokens import are_tokens, change_tokens
+from ..network.inputs import KINDS
 
 Kind = Literal["images", "table", "tokens", "other"]
 Change = Callable[[Tensor, torch.Generator], Tensor]
@@ -22,18 +22,42 @@ Change = Callable[[Tensor, torch.Generator], Tensor]
 def kind_of(inputs: Tensor, parts: Sequence[InputPart] | None = None) -> Kind:
     """What a batch holds, by dtype and shape: integers are tokens, also those packed in parts, (B, C, H, W) images,
     (B, F) a table."""
-    if not inputs.is_floating_point() or are_tokens(parts):
+    if not inputs.is_floating_point() or _are_tokens(parts):
         return "tokens"
     return {4: "images", 2: "table"}.get(inputs.dim(), "other")  # type: ignore[return-value]
+
+
+def _are_tokens(parts: Sequence[InputPart] | None) -> bool:
+    """Whether all that is packed are whole numbers: the values of none have a unit or an order."""
+    return parts is not None and all(part.dtype != "float32" for part in parts)
 
 
 def changed(
     inputs: Tensor, change: Change, generator: torch.Generator, parts: Sequence[InputPart] | None = None
 ) -> Tensor:
     """The inputs after a change, in their own dtype and finite; where tokens are packed, these alone change."""
-    if parts is not None and are_tokens(parts):
-        return change_tokens(inputs.detach(), parts, lambda tokens: change(tokens, generator))
+    if parts is not None and _are_tokens(parts):
+        return _change_tokens(inputs.detach(), parts, lambda tokens: change(tokens, generator))
     return _restored(change(_wide(inputs), generator), inputs)
+
+
+def _change_tokens(inputs: Tensor, parts: Sequence[InputPart], change: Callable[[Tensor], Tensor]) -> Tensor:
+    """`inputs` (B, F), packed, with every part but masks and types of tokens changed where its mask has any.
+
+    change: whole numbers (B, L) -> others of that shape.
+    """
+    pieces = dict(
+        zip([part.name for part in parts], torch.split(inputs, [part.size for part in parts], 1), strict=True)
+    )
+    masks = [piece.bool() for name, piece in pieces.items() if KINDS.get(name) == "mask"]
+    changed = []
+    for name, piece in pieces.items():
+        if KINDS.get(name, "ids") == "ids":
+            there = next((mask for mask in masks if mask.shape == piece.shape), torch.ones_like(piece).bool())
+            changed.append(torch.where(there, change(piece.long()).to(piece.dtype), piece))
+        else:
+            changed.append(piece)
+    return torch.cat(changed, dim=1)
 
 
 def stream(seed: int, number: int) -> torch.Generator:

@@ -1,7 +1,9 @@
-"""What users give as data: a pair (X, y) of tensors, arrays, data frames or texts, a dataset, or batches."""
+"""What users give as data, as checked batches: pairs (X, y) of arrays, data frames or texts, datasets, loaders."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import itertools
+import numbers
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -9,33 +11,187 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
+from demur.service.bundle import InputPart
+from demur.service.format.manifest_input import LARGEST
 from demur.service.inference.frames import frame_array, frame_columns, is_frame, numbers_of
-from demur.service.inference.texts import texts_of
+from demur.service.inference.texts import check_texts, texts_of
 
-from ..network.inputs import is_several, refuse_frames
+from ..network.given_network import network_of
+from ..network.inputs import named_inputs, packed
 from ..runtime.arrays import Array
-from .loaders import Batches, check_loader, native, refuse_sparse
-from .texts import TextEncoder, TextExamples, texts_in
+from ..runtime.progress import Track, length_of, silent
+from .stacking import stacking_problem
+from .texts import TextEncoder, texts_in
 
 BATCH_SIZE = 128
+MOST_NAMED = 3
+SINGLE = "; of single examples, torch.utils.data.DataLoader(examples, 128) makes batches"
 GIVE_TEXTS = "give (texts, labels), such as (list(texts), labels) or (frame['text'], frame['label'])"
 
 
 @dataclass(frozen=True)
-class GivenData:
-    """batches: (inputs, targets), readable several times; columns: the names of a data frame's, or None; targets: those
-    of a data frame of several targets; encoder: what made tokens of texts."""
+class Like:
+    """What inputs must be, as in the data called `of`: shape and type of an example, and its parts where these are
+    several; None: any."""
 
-    batches: Batches
+    shape: tuple[int, ...] | None = None
+    dtype: torch.dtype | None = None
+    parts: Sequence[InputPart] | None = None
+    of: str = "train_loader"
+
+    def check(self, inputs: Tensor, name: str) -> None:
+        """`ValueError` for inputs (n, *shape) of another shape or type."""
+        if self.shape is not None and (tuple(inputs.shape[1:]) != self.shape or inputs.dtype != self.dtype):
+            raise ValueError(
+                f"{name}: found inputs of shape {tuple(inputs.shape[1:])} and {inputs.dtype}, expected {self.shape} "
+                f"and {self.dtype} as in {self.of}"
+            )
+
+
+ANY = Like()
+
+
+@dataclass
+class Given:
+    """Examples that can be read several times. name: of the argument, for errors; columns: the names of a data frame's,
+    or None; targets: those of a data frame of several targets; encoder: what made tokens of texts.
+
+    examples: their number in a whole pass; None until one has ended. The sums of the stages are consistent only if each
+    pass gives the same data.
+    """
+
+    name: str
+    batches: Iterable[Any]
     columns: tuple[str, ...] | None = None
     targets: tuple[str, ...] | None = None
     encoder: TextEncoder | None = None
+    examples: int | None = field(default=None, init=False)
 
     @property
     def texts(self) -> Sequence[str]:
         """Those of the examples, where they are texts."""
         examples = getattr(self.batches, "dataset", None)
-        return examples.texts if isinstance(examples, TextExamples) else ()
+        return examples.texts if isinstance(examples, _Texts) else ()
+
+    @property
+    def dataset_size(self) -> int | None:
+        """Examples of the dataset behind the batches, where there is one and it says so."""
+        examples = getattr(self.batches, "dataset", None)
+        return None if examples is None else length_of(examples)
+
+    def pairs(
+        self, device: torch.device, like: Like = ANY, track: Track = silent, description: str = ""
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """One pass: (inputs (B, *shape) float32 or int64, targets (B, ...)) on the device, without empty batches.
+
+        Several inputs are packed (`demur.offline.network.inputs`). Raises `ValueError` for anything but pairs of
+        tensors, unequal lengths, inputs unlike `like` or the first batch, NaN or infinity in inputs or targets, no
+        example at all, and another number of them than an earlier pass had. One that ends early is not counted.
+        """
+        examples = 0
+        for inputs, targets, _ in self._checked(
+            device, like, track(self._read(), description, length_of(self.batches))
+        ):
+            examples += len(inputs)
+            if self.examples is not None and examples > self.examples:
+                raise self._another_number(f"{examples} examples or more")
+            yield inputs, targets
+        if self.examples is not None and examples < self.examples:
+            raise self._another_number(f"{examples} examples")
+        self.examples = examples
+
+    def first(self, device: torch.device) -> tuple[Tensor, Tensor, Any]:
+        """The first batch, as `pairs` has it, and its inputs as they were given."""
+        return next(self._checked(device, ANY, self._read()))
+
+    def some_inputs(self, most: int, device: torch.device, like: Like) -> Tensor:
+        """The first inputs (n, *shape), at most so many; raises as `pairs`."""
+        parts, count = list[Tensor](), 0
+        for inputs, _ in self.pairs(device, like):
+            parts.append(inputs)
+            count += len(inputs)
+            if count >= most:
+                break
+        return torch.cat(parts)[:most]
+
+    def _read(self) -> Iterator[Any]:
+        """The batches; `ValueError` for examples of a dataset that make no batch."""
+        batches = iter(self.batches)
+        for number in itertools.count():
+            try:
+                batch = next(batches)
+            except StopIteration:
+                return
+            except (RuntimeError, TypeError, ValueError) as error:
+                if (problem := stacking_problem(self.batches, error)) is None:
+                    raise
+                raise ValueError(f"{self.name}, batch {number}: {problem}") from error
+            yield batch
+
+    def _checked(
+        self, device: torch.device, like: Like, batches: Iterable[Any]
+    ) -> Iterator[tuple[Tensor, Tensor, Any]]:
+        shape: tuple[int, ...] | None = None
+        dtype: torch.dtype | None = None
+        for number, batch in enumerate(batches):
+            where = f"{self.name}, batch {number}"
+            inputs, targets = _pair(batch, where, like.parts)
+            if not len(inputs):
+                continue
+            if shape is None:
+                like.check(inputs, self.name)
+            elif tuple(inputs.shape[1:]) != shape:
+                raise ValueError(
+                    f"{where}: found inputs of shape {tuple(inputs.shape[1:])}, expected {shape} as before"
+                )
+            elif inputs.dtype != dtype:
+                raise ValueError(f"{where}: found inputs of dtype {inputs.dtype}, expected {dtype} as before")
+            shape, dtype = tuple(inputs.shape[1:]), inputs.dtype
+            yield inputs.to(device), targets.to(device), batch[0]
+        if shape is None:
+            raise ValueError(f"{self.name}: found no example, expected at least one")
+
+    def _another_number(self, found: str) -> ValueError:
+        return ValueError(
+            f"{self.name}: found {found}, expected {self.examples} as in the first pass; a loader must give the same "
+            "data each time: check its sampler, drop_last, and whether a stream was used up; or give list(loader)"
+        )
+
+
+@dataclass(frozen=True)
+class AllGiven:
+    """The data of a fit: what the network was trained on, what was held out, and inputs unlike both."""
+
+    train: Given
+    held_out: Given | None = None
+    foreign: Given | None = None
+
+
+def all_given(
+    train: Any,
+    held_out: Any,
+    foreign: Any = None,
+    *,
+    model: object,
+    tokenizer: Any = None,
+    columns: Sequence[str] | None = None,
+    dry: bool = False,
+) -> AllGiven:
+    """The data of a fit, with the columns, targets and tokens of the training data; foreign data may be None, and of a
+    dry run the held-out data.
+
+    columns: names and order of a data frame's, None: as in the training data. tokenizer: of texts; it fits what the
+    model takes. Raises as `given_data`, and as `TextEncoder.of`.
+    """
+    encoder = None
+    if tokenizer is not None and (texts := texts_in(train)) is not None:
+        encoder = TextEncoder.of(tokenizer, [*texts, *(texts_in(held_out) or ())], network_of(model))
+    first = given_data(train, "train_loader", columns, encoder=encoder)
+    return AllGiven(
+        first,
+        None if dry and held_out is None else given_like(first, held_out, "calibration_loader", columns),
+        None if foreign is None else given_foreign(foreign, "foreign_loader", columns or first.columns, encoder),
+    )
 
 
 def given_data(
@@ -44,7 +200,7 @@ def given_data(
     columns: Sequence[str] | None = None,
     targets: Sequence[str] | None = None,
     encoder: TextEncoder | None = None,
-) -> GivenData:
+) -> Given:
     """`data` as batches; a data frame's columns are put in the order of `columns`, or stay in their own for None; the
     same of several targets.
 
@@ -54,7 +210,7 @@ def given_data(
     columns that are missing or hold no numbers, for unequal lengths, and for inputs alone; `TypeError` for what gives
     no batches.
     """
-    if isinstance(data, GivenData):
+    if isinstance(data, Given):
         return data
     if (texts := texts_in(data)) is not None:
         return _given_texts(texts, data[1], name, targets, encoder)
@@ -64,20 +220,30 @@ def given_data(
     if _is_pair(data):
         x, y = data
         return _given_pair(x, y, name, columns, targets)
-    if isinstance(data, tuple | list) and len(data) == 2 and is_several(data[0]) and _is_array(data[1]):
-        examples = _Several(data[0], _targets(data[1], targets, name), name)
-        return GivenData(DataLoader(examples, batch_size=BATCH_SIZE))
+    several = named_inputs(data[0], name) if _pairs_with_array(data) else None
+    if several is not None:
+        examples = _Several(several, isinstance(data[0], Mapping), _targets(data[1], targets, name), name)
+        return Given(name, DataLoader(examples, batch_size=BATCH_SIZE))
     if isinstance(data, tuple | list) and len(data) == 2 and _is_array(data[0]) and data[1] is None:
         raise ValueError(f"{name}: found inputs and None, expected inputs and targets: the pair (X, y)")
     if isinstance(data, Dataset):
         if not isinstance(data, IterableDataset) and not hasattr(data, "__len__"):
             raise TypeError(f"{name}: found {type(data).__name__} without a length; give it a method __len__")
-        return GivenData(DataLoader(data, batch_size=BATCH_SIZE))
-    check_loader(data, name)
-    return GivenData(data)
+        return Given(name, DataLoader(data, batch_size=BATCH_SIZE))
+    _check_loader(data, name)
+    return Given(name, data)
 
 
-def given_like(train: GivenData, data: Any, name: str, columns: Sequence[str] | None = None) -> GivenData:
+def given_foreign(
+    data: Any, name: str, columns: Sequence[str] | None = None, encoder: TextEncoder | None = None
+) -> Given:
+    """The same of inputs whose targets nobody reads: texts may come without any."""
+    pair = isinstance(data, tuple | list) and len(data) == 2 and not isinstance(data[1], str)
+    texts = None if pair else texts_of(data)
+    return given_data(data if texts is None else (texts, [0] * len(texts)), name, columns, encoder=encoder)
+
+
+def given_like(train: Given, data: Any, name: str, columns: Sequence[str] | None = None) -> Given:
     """`data` as batches, with the columns and targets of the training data, or these columns.
 
     Raises as `given_data`, and `ValueError` for columns with names where the training data have none to order them by.
@@ -90,9 +256,20 @@ def given_like(train: GivenData, data: Any, name: str, columns: Sequence[str] | 
     return found
 
 
+def _check_loader(loader: Any, name: str) -> None:
+    """`TypeError` for a loader that cannot be read several times: the job makes more than one pass."""
+    if not isinstance(loader, Iterable):
+        raise TypeError(f"{name}: found {type(loader).__name__}, expected an iterable of (inputs, targets)")
+    if isinstance(loader, Iterator):
+        raise TypeError(
+            f"{name}: found an iterator ({type(loader).__name__}) that can be read only once, expected a DataLoader or "
+            "a list of batches; wrap it in list(...)"
+        )
+
+
 def _given_texts(
     texts: Sequence[Any], y: Any, name: str, targets: Sequence[str] | None, encoder: TextEncoder | None
-) -> GivenData:
+) -> Given:
     if encoder is None:
         raise ValueError(
             f"{name}: found texts, expected numbers; of texts, all data are pairs (texts, labels), with a tokenizer: "
@@ -101,8 +278,8 @@ def _given_texts(
     if is_frame(y) and targets is None and len(y.columns) > 1:
         targets = frame_columns(y, f"{name}, targets")
     values = y if _is_array(y) else list(y)
-    examples = TextExamples(encoder, texts, _targets(values, targets, name), name)
-    return GivenData(DataLoader(examples, batch_size=BATCH_SIZE), targets=_named(y, targets), encoder=encoder)
+    examples = _Texts(encoder, texts, _targets(values, targets, name), name)
+    return Given(name, DataLoader(examples, batch_size=BATCH_SIZE), targets=_named(y, targets), encoder=encoder)
 
 
 def _refuse_other_texts(data: Any, name: str) -> None:
@@ -152,10 +329,10 @@ def _refuse_sparse(data: Any, name: str) -> None:
         if hasattr(part, "toarray") and hasattr(part, "nnz"):
             raise ValueError(f"{name}: found a sparse {type(part).__name__}, expected an array; give X.toarray()")
         if isinstance(part, Tensor):
-            refuse_sparse(part, name)
+            _refuse_other_layouts(part, name)
 
 
-def _given_pair(x: Any, y: Any, name: str, columns: Sequence[str] | None, targets: Sequence[str] | None) -> GivenData:
+def _given_pair(x: Any, y: Any, name: str, columns: Sequence[str] | None, targets: Sequence[str] | None) -> Given:
     if is_frame(x) and columns is None:
         columns = frame_columns(x, name)
     if is_frame(y) and targets is None and len(y.columns) > 1:
@@ -165,7 +342,7 @@ def _given_pair(x: Any, y: Any, name: str, columns: Sequence[str] | None, target
         raise ValueError(f"{name}: found {len(inputs)} inputs and {len(values)} targets, expected as many of each")
     _check_order(x, y, name)
     batches = DataLoader(TensorDataset(inputs, values), batch_size=BATCH_SIZE)
-    return GivenData(batches, _named(x, columns), _named(y, targets))
+    return Given(name, batches, _named(x, columns), _named(y, targets))
 
 
 def _check_order(x: Any, y: Any, name: str) -> None:
@@ -180,14 +357,42 @@ def _check_order(x: Any, y: Any, name: str) -> None:
         )
 
 
-class _Several(Dataset[Any]):
-    """Examples of several inputs, tensors or arrays in a mapping, tuple or list, and their targets."""
+class _Texts(Dataset[Any]):
+    """Texts and their targets, encoded anew whenever they are read."""
 
-    def __init__(self, inputs: Mapping[str, Any] | Sequence[Any], targets: Tensor, name: str) -> None:
-        refuse_frames(inputs, name)
-        by_name = dict(inputs) if isinstance(inputs, Mapping) else dict(enumerate(inputs))
-        self._inputs = {key: _tensor(value, f"{name}, input {key!r}") for key, value in by_name.items()}
-        self._by_name, self._targets = isinstance(inputs, Mapping), targets
+    def __init__(self, encoder: TextEncoder, texts: Sequence[Any], targets: Tensor, name: str) -> None:
+        check_texts(texts, f"{name}, texts")
+        if len(texts) != len(targets):
+            raise ValueError(f"{name}: found {len(texts)} texts and {len(targets)} targets, expected as many of each")
+        self._encoder, self._texts, self._targets, self._name = encoder, texts, targets, name
+
+    @property
+    def texts(self) -> Sequence[str]:
+        """As they were given."""
+        return self._texts
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def __getitem__(self, place: int) -> tuple[Any, Tensor]:
+        return self.__getitems__([place])[0]
+
+    def __getitems__(self, places: Sequence[int]) -> list[tuple[Any, Tensor]]:
+        """Several at once, as `DataLoader` asks for them."""
+        found = self._encoder.encoded([self._texts[place] for place in places], f"{self._name}, texts")
+        targets = [self._targets[place] for place in places]
+        if isinstance(found, Tensor):
+            return list(zip(found, targets, strict=True))
+        rows = [dict(zip(found, row, strict=True)) for row in zip(*found.values(), strict=True)]
+        return list(zip(rows, targets, strict=True))
+
+
+class _Several(Dataset[Any]):
+    """Examples of several inputs by name, or else in a tuple, and their targets."""
+
+    def __init__(self, inputs: Mapping[str, Any], by_name: bool, targets: Tensor, name: str) -> None:
+        self._inputs = {key: _tensor(value, f"{name}, input {key!r}") for key, value in inputs.items()}
+        self._by_name, self._targets = by_name, targets
         lengths = {key: len(value) for key, value in self._inputs.items()}
         if set(lengths.values()) != {len(targets)}:
             raise ValueError(
@@ -203,7 +408,11 @@ class _Several(Dataset[Any]):
 
 
 def _is_pair(data: Any) -> bool:
-    return isinstance(data, tuple | list) and len(data) == 2 and all(map(_is_array, data))
+    return _pairs_with_array(data) and _is_array(data[0])
+
+
+def _pairs_with_array(data: Any) -> bool:
+    return isinstance(data, tuple | list) and len(data) == 2 and _is_array(data[1])
 
 
 def _is_plain_list(part: Any) -> bool:
@@ -243,4 +452,102 @@ def _tensor(part: Any, where: str) -> Tensor:
 
 def _shared(array: Array) -> Tensor:
     """The same memory, or a copy of what torch cannot share: read-only arrays, as pandas gives, and reversed ones."""
-    return torch.as_tensor(np.require(native(array), requirements=["C", "W"]))
+    return torch.as_tensor(np.require(_native(array), requirements=["C", "W"]))
+
+
+def _pair(batch: Any, where: str, parts: Sequence[InputPart] | None) -> tuple[Tensor, Tensor]:
+    if isinstance(batch, tuple | list) and len(batch) == 2 and hasattr(batch[1], "__array__"):
+        batch = packed(batch[0], where, parts), batch[1]
+    if not isinstance(batch, tuple | list) or len(batch) != 2 or not all(hasattr(item, "__array__") for item in batch):
+        expected = f"expected a pair of tensors or arrays (inputs, targets){_remedy(batch)}"
+        raise ValueError(f"{where}: found {_describe(batch)}, {expected}")
+    inputs, targets = (item.detach() if isinstance(item, Tensor) else torch.as_tensor(_native(item)) for item in batch)
+    _refuse_other_layouts(inputs, where)
+    _refuse_other_layouts(targets, where)
+    if inputs.dim() < 1 or targets.dim() < 1 or len(inputs) != len(targets):
+        raise ValueError(
+            f"{where}: found inputs {tuple(inputs.shape)} and targets {tuple(targets.shape)}, expected equal lengths"
+            + (SINGLE if targets.dim() < 1 else "")
+        )
+    _refuse_not_finite(targets, "targets", where)
+    if inputs.is_floating_point():
+        inputs = inputs.float()
+        _refuse_not_finite(inputs, "inputs", where)
+    elif inputs.dtype in (torch.int64, torch.int32, torch.int16):
+        inputs = inputs.long()
+    else:
+        example = "x.float() / 255 of images" if inputs.dtype == torch.uint8 else "x.float()"
+        raise ValueError(
+            f"{where}: found inputs of dtype {inputs.dtype}, expected floating point (or integer tokens); give floats "
+            f"such as {example}"
+        )
+    return inputs, targets
+
+
+def _native(array: Any) -> Any:
+    """The array in a type that torch has: in the processor's byte order, and of at most 64 bits."""
+    kind = np.dtype(getattr(array, "dtype", None)).newbyteorder("=") if isinstance(array, np.ndarray) else None
+    return array if kind is None else array.astype(np.float64 if kind == np.longdouble else kind, copy=False)
+
+
+def _refuse_other_layouts(tensor: Tensor, where: str) -> None:
+    """`ValueError` for a tensor that is not stored whole."""
+    if tensor.is_nested or tensor.is_quantized:
+        found = "nested" if tensor.is_nested else "quantised"
+        raise ValueError(f"{where}: found a {found} tensor, expected a plain one of one shape, in float32")
+    if tensor.layout != torch.strided:
+        raise ValueError(f"{where}: found a tensor of layout {tensor.layout}, expected a dense one; give x.to_dense()")
+    if tensor.is_meta:
+        raise ValueError(f"{where}: found a tensor on the device 'meta', expected one with values")
+
+
+def _refuse_not_finite(tensor: Tensor, what: str, where: str) -> None:
+    usable = tensor.abs() <= LARGEST if tensor.is_floating_point() else torch.isfinite(tensor)
+    if not bool(usable.all()):
+        place = [int(index) for index in (~usable).nonzero()[0]]
+        value = tensor[tuple(place)]
+        found = f"{float(value):.3g}" if bool(torch.isfinite(value)) else "NaN or infinity"
+        expected = f"numbers of at most {LARGEST:g}" if bool(torch.isfinite(value)) else "finite numbers"
+        entry = f", entry {place[1:]}" if place[1:] else ""
+        raise ValueError(
+            f"{where}: found {found} in the {what}, first in example {place[0]}{entry}; expected {expected}"
+        )
+
+
+def _many(batch: Any) -> bool:
+    return isinstance(batch, tuple | list) and len(batch) > 2 and all(hasattr(item, "__array__") for item in batch)
+
+
+def _remedy(batch: Any) -> str:
+    """What to do about a batch that is no pair."""
+    if _holds_texts(batch):
+        return "; of texts, give the pair (texts, labels), two lists or columns, with the tokenizer, and no loader"
+    if _many(batch):
+        return "; give several inputs as ((a, b), targets)"
+    if isinstance(batch, Mapping):
+        return "; make pairs of them, such as (example[name], example[target]) in the dataset"
+    targets = batch[1] if isinstance(batch, tuple | list) and len(batch) == 2 else None
+    if isinstance(targets, numbers.Real):
+        return SINGLE
+    if isinstance(targets, str) or (isinstance(targets, tuple | list) and isinstance(next(iter(targets), 0), str)):
+        return "; encode words as class numbers, in the order of class_names"
+    return ""
+
+
+def _holds_texts(batch: Any) -> bool:
+    """Whether a batch or an example has a text, or a list of texts, in place of its inputs."""
+    inputs = next(iter(batch.values()), None) if isinstance(batch, Mapping) else batch
+    if isinstance(inputs, tuple | list) and not isinstance(batch, Mapping):
+        inputs = next(iter(inputs), None)
+    first = next(iter(inputs), None) if isinstance(inputs, tuple | list) else inputs
+    return isinstance(first, str)
+
+
+def _describe(batch: Any) -> str:
+    if isinstance(batch, Mapping):
+        return f"{type(batch).__name__} of {', '.join(map(repr, list(batch)[:MOST_NAMED]))}"
+    if isinstance(batch, tuple | list):
+        kinds = [type(item).__name__ for item in batch[:MOST_NAMED]]
+        more = [f"... ({len(batch)} entries)"] if len(batch) > MOST_NAMED else []
+        return f"{type(batch).__name__} of {', '.join(kinds + more) or 'nothing'}"
+    return type(batch).__name__

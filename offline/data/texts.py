@@ -7,14 +7,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import Dataset
 
 from demur.service.bundle import InputSpec, InputText, ManifestError
 from demur.service.format.manifest_input import TokenKind
 from demur.service.inference.texts import TextReader, check_texts, texts_of, tokenizer_of
 
-from ..network.inputs import argument_names
-from .packed_tokens import KINDS
+from ..network.inputs import KINDS, argument_names
 
 MOST_TOKENS = 512  # where the tokenizer itself cuts no shorter
 COMPARED = 64  # texts
@@ -61,36 +59,6 @@ class TextEncoder:
         return {name: torch.as_tensor(numbers[kind]) for name, kind in self.takes.items()}
 
 
-class TextExamples(Dataset[Any]):
-    """Texts and their targets, encoded anew whenever they are read."""
-
-    def __init__(self, encoder: TextEncoder, texts: Sequence[Any], targets: Tensor, name: str) -> None:
-        check_texts(texts, f"{name}, texts")
-        if len(texts) != len(targets):
-            raise ValueError(f"{name}: found {len(texts)} texts and {len(targets)} targets, expected as many of each")
-        self._encoder, self._texts, self._targets, self._name = encoder, texts, targets, name
-
-    @property
-    def texts(self) -> Sequence[str]:
-        """As they were given."""
-        return self._texts
-
-    def __len__(self) -> int:
-        return len(self._texts)
-
-    def __getitem__(self, place: int) -> tuple[Any, Tensor]:
-        return self.__getitems__([place])[0]
-
-    def __getitems__(self, places: Sequence[int]) -> list[tuple[Any, Tensor]]:
-        """Several at once, as `DataLoader` asks for them."""
-        found = self._encoder.encoded([self._texts[place] for place in places], f"{self._name}, texts")
-        targets = [self._targets[place] for place in places]
-        if isinstance(found, Tensor):
-            return list(zip(found, targets, strict=True))
-        rows = [dict(zip(found, row, strict=True)) for row in zip(*found.values(), strict=True)]
-        return list(zip(rows, targets, strict=True))
-
-
 def positions_of(network: nn.Module | None) -> int | None:
     """The most tokens that a network of transformers has positions for; None where it does not say."""
     config = getattr(network, "config", None)
@@ -105,13 +73,6 @@ def positions_of(network: nn.Module | None) -> int | None:
 def texts_in(data: Any) -> list[Any] | None:
     """The texts of a pair (texts, targets); None for other data."""
     return texts_of(data[0]) if isinstance(data, tuple | list) and len(data) == 2 else None
-
-
-def texts_alone(data: Any) -> Any:
-    """Texts without targets as a pair, with targets that nobody reads; other data as they are."""
-    pair = isinstance(data, tuple | list) and len(data) == 2 and not isinstance(data[1], str)
-    texts = None if pair else texts_of(data)
-    return data if texts is None else (texts, [0] * len(texts))
 
 
 def with_text(spec: InputSpec, tokenizer: Any, encoder: TextEncoder | None) -> tuple[InputSpec, bytes | None]:

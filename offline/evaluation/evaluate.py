@@ -12,10 +12,9 @@ from demur.service.format.manifest import Manifest, Task
 from demur.service.inference.predictor import Prediction, Predictor, check_finite
 from demur.service.maths.predictive import each_label_log_likelihood
 
-from ..data.given import given_data
+from ..data.given import Given, Like, given_data, given_foreign
 from ..data.likelihood import likelihood_of
-from ..data.loaders import Batches, checked_batches
-from ..data.texts import TextEncoder, texts_alone
+from ..data.texts import TextEncoder
 from ..runtime.arrays import Array
 from .auroc import auroc
 from .certificates import certified_figures
@@ -82,12 +81,10 @@ def evaluate(predictor: Predictor, test: Any, foreign: Any = None, levels: Level
     spec, targets = predictor.manifest.input, predictor.manifest.class_names
     names, reader = spec.feature_names, predictor.reader
     encoder = None if reader is None else TextEncoder.of_bundle(reader, spec)
-    found = joined(_test_columns(predictor, given_data(test, "test_data", names, targets, encoder).batches, levels))
+    found = joined(_test_columns(predictor, given_data(test, "test_data", names, targets, encoder), levels))
     others = None
     if foreign is not None:
-        others = joined(
-            _foreign_columns(predictor, given_data(texts_alone(foreign), "ood_data", names, encoder=encoder).batches)
-        )
+        others = joined(_foreign_columns(predictor, given_foreign(foreign, "ood_data", names, encoder)))
     classification = predictor.manifest.task != "regression"
     laplace, plain = _classification(found, levels) if classification else _regression(found, levels)
     laplace["false_reject_rate"] = measured_share(found["rejected"].mean(), len(found["rejected"]))
@@ -102,17 +99,17 @@ def evaluate(predictor: Predictor, test: Any, foreign: Any = None, levels: Level
     return Evaluation(laplace, plain, *counts, _by_output(found, predictor.manifest, levels))
 
 
-def _test_columns(predictor: Predictor, test: Batches, levels: Levels) -> Iterator[Columns]:
+def _test_columns(predictor: Predictor, test: Given, levels: Levels) -> Iterator[Columns]:
     manifest = predictor.manifest
     likelihood = likelihood_of(manifest.task, manifest.outputs)
-    for inputs, raw in checked_batches(test, "test_data", torch.device("cpu"), manifest.input.parts):
+    for inputs, raw in test.pairs(torch.device("cpu"), Like(parts=manifest.input.parts)):
         prediction = _finite(predictor, inputs.numpy(), "test_data")
         y = likelihood.check_targets(raw, len(inputs)).numpy()
         yield decision_columns(prediction) | BY_TASK[manifest.task](predictor, prediction, y, levels)
 
 
-def _foreign_columns(predictor: Predictor, foreign: Batches) -> Iterator[Columns]:
-    for inputs, _ in checked_batches(foreign, "ood_data", torch.device("cpu"), predictor.manifest.input.parts):
+def _foreign_columns(predictor: Predictor, foreign: Given) -> Iterator[Columns]:
+    for inputs, _ in foreign.pairs(torch.device("cpu"), Like(parts=predictor.manifest.input.parts)):
         yield decision_columns(_finite(predictor, inputs.numpy(), "ood_data"))
 
 

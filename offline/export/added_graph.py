@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from ..features.added_weights import AddedWeights
-from ..network.model_copy import check_output
+from ..network.outputs import check_output
 from .split_graph import traced
 
 

@@ -17,7 +17,7 @@ from ..jacobian.mixtures import EveryOutput, Mixed
 from ..jacobian.probes import ProbeCall, ProbedForward, probed_forward
 from ..laplace.served_factor import StructuredFactor
 from ..laplace.whole_factor import WholeFactor
-from ..network.model_copy import check_output
+from ..network.outputs import check_output
 from .split_graph import repeated, split, traced
 
 

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from demur.service.bundle import InputPart
-
-from ..data.changes import kind_of
+from ..data.changes import Kind
 from ..jacobian.unfold import CONVOLUTIONS
 from .activations import INPUTS, TEXTURE, places, pooled
 
@@ -35,9 +33,20 @@ class FeatureLayers:
         return tuple(sorted(every, key=lambda path: (path in self.link) - (path in self.score)))
 
 
-def choose_layers(
-    model: nn.Module, x: Tensor, last: str | None = None, parts: Sequence[InputPart] | None = None
+def feature_layers(
+    wanted: bool | tuple[str, ...],
+    model: nn.Module,
+    x: Tensor,
+    kind: Kind,
+    last: str | None = None,
 ) -> FeatureLayers | None:
+    """The layers that the user names, those of `choose_layers`, or None for False."""
+    if isinstance(wanted, tuple):
+        return named_layers(model, x, wanted)
+    return choose_layers(model, x, kind, last) if wanted else None
+
+
+def choose_layers(model: nn.Module, x: Tensor, kind: Kind, last: str | None = None) -> FeatureLayers | None:
     """Of a network in eval mode, from one forward pass of x (B, *input_shape); None where no layer can be read.
 
     The last layer's input and that at two thirds of the depth; where both are one, the distance reads the layer before
@@ -46,7 +55,7 @@ def choose_layers(
     states like those of training data; a layer that takes the inputs themselves then counts for the link alone. Where
     no other layer is there, as in a linear model, few inputs count as they do for the distance. Of images and series
     their texture counts, which comes first. The numbers of tokens say nothing. last: the path of the last layer where
-    it is known; by default, the layer called last. parts: what is packed in x; None: it is one input.
+    it is known; by default, the layer called last. kind: of what x holds.
     """
     calls = _calls(model, x)
     own = {path for path, value in calls if _storage(value) == _storage(x) and value.numel() == x.numel()}
@@ -62,7 +71,6 @@ def choose_layers(
         usable.append(final)
     if not usable:
         return None
-    kind = kind_of(x, parts)
     alone = len(usable) == 1 and kind != "tokens" and x[0].numel() <= MOST_FEATURES
     inputs = (INPUTS,) if alone or kind == "table" else ()
     texture = (TEXTURE,) if kind != "tokens" and places(x) else ()

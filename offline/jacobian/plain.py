@@ -6,7 +6,7 @@ from contextlib import ExitStack
 import torch
 from torch import Tensor, nn
 
-from ..network.model_copy import check_output
+from ..network.outputs import check_output
 from .mixtures import Mixing, every_output
 from .routes import Chosen
 

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from ..network.finite import check_finite_jacobian, check_finite_outputs
-from ..network.model_copy import check_output, highest_precision
+from ..network.model_copy import highest_precision
+from ..network.outputs import check_output
 from ..network.weights import Owners, WeightLayout, parameter_owners
 from .jacobian import SubnetworkJacobian, closed_blocks, structured_block
 from .layer_rules import Entries, ExpandedEntries, entries_of, is_structured

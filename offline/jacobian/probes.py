@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from ..network.model_copy import check_output
+from ..network.outputs import check_output
 from .batched import batched
 from .linear_head import HeadInput
 from .routes import JacobianPlan

@@ -3,11 +3,10 @@
 import numpy as np
 import torch
 
-from ..data.loaders import in_chunks
 from ..features.activations import read_activations
 from ..features.added_weights import AddedWeights
 from ..job import Job
-from ..runtime.arrays import Array
+from ..runtime.arrays import Array, in_chunks
 from ..runtime.peak_memory import FLOAT64, rows_within
 
 MOST_EXAMPLES = 20_000  # whose activations are read: more change nothing that can be measured
@@ -46,7 +45,7 @@ def fit_added_weights(job: Job, rows: int) -> AddedWeights | None:
 
 def _sample(job: Job, most: int) -> Array:
     """(N,) bool: which examples of a pass are read, drawn by the seed."""
-    known = job.passes.examples
+    known = job.train.examples
     total = known if known is not None else sum(len(inputs) for inputs, _ in job.pass_over_training())
     kept = np.zeros(total, bool)
     kept[np.random.default_rng(job.config.seed).permutation(total)[:most]] = True

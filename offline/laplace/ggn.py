@@ -12,14 +12,13 @@ import torch
 from torch import Tensor
 
 from ..data.likelihood import Classification, Likelihood, Regression
-from ..data.loaders import in_chunks
 from ..jacobian.jacobian import SubnetworkJacobian
 from ..jacobian.mixtures import Mixtures
 from ..job import Job
+from ..runtime.arrays import in_chunks
 from ..runtime.checkpoint import Checkpoint
 from ..runtime.distributed import DistributedContext
 from ..runtime.peak_memory import FLOAT64, MAX_ROWS, measured_rows, rows_within
-from ..runtime.progress import length_of
 from ..runtime.resume import ResumablePass, tensors_digest
 from ..section import Section
 from .gram import UPDATE_ROWS, Gram
@@ -59,12 +58,11 @@ class Curvature:
 
     def _left_out(self, job: Job) -> Iterator[str]:
         """Where the loader gives another number of examples than its dataset has."""
-        dataset = getattr(job.train, "dataset", None)
-        expected = None if dataset is None else length_of(dataset)
+        expected = job.train.dataset_size
         if expected is not None and expected != self.examples:
             yield (
-                f"train_loader gave {self.examples} examples, its dataset has {expected} (drop_last, or a sampler that "
-                "repeats or leaves out): the curvature sums over the examples given"
+                f"{job.train.name} gave {self.examples} examples, its dataset has {expected} (drop_last, or a sampler "
+                "that repeats or leaves out): the curvature sums over the examples given"
             )
 
 

@@ -9,11 +9,20 @@ import torch
 from torch import Tensor, nn
 
 from demur.service.bundle import InputPart
+from demur.service.format.manifest_input import TokenKind
 from demur.service.inference.frames import is_frame
 from demur.service.inference.parts import LARGEST_WHOLE
 
+# What the arguments of networks are called, by transformers and by hand.
+KINDS: Mapping[str, TokenKind] = {
+    "input_ids": "ids",
+    "attention_mask": "mask",
+    "token_type_ids": "types",
+    "ids": "ids",
+    "mask": "mask",
+    "types": "types",
+}
 DTYPES: dict[str, torch.dtype] = {"float32": torch.float32, "int64": torch.int64, "bool": torch.bool}
-Several = Mapping[str, Any] | Sequence[Any]
 
 
 @dataclass(frozen=True)
@@ -61,17 +70,42 @@ class InputForm:
 ONE_INPUT = InputForm()
 
 
-def is_several(inputs: object) -> bool:
-    """Whether a batch's inputs are several tensors or arrays: in a mapping, tuple or list."""
-    values = list(inputs.values()) if isinstance(inputs, Mapping) else inputs
-    return isinstance(values, tuple | list) and bool(values) and all(hasattr(value, "__array__") for value in values)
+def named_inputs(inputs: object, where: str) -> dict[str, Any] | None:
+    """Several inputs by name, in the order in which they are packed: tensors or arrays in a mapping, by its sorted
+    names, or in a tuple or list, by their places; None for anything else.
+
+    Raises `ValueError` for data frames: their columns would be taken by position.
+    """
+    if isinstance(inputs, Mapping):
+        by_name = {str(name): inputs[name] for name in sorted(inputs, key=str)}
+    elif isinstance(inputs, tuple | list):
+        by_name = {str(place): value for place, value in enumerate(inputs)}
+    else:
+        return None
+    if not by_name or not all(hasattr(value, "__array__") for value in by_name.values()):
+        return None
+    for name, value in by_name.items():
+        if is_frame(value):
+            raise ValueError(
+                f"{where}, input {name!r}: found a data frame, expected an array: of several inputs none has names for "
+                "its columns; give frame[columns].to_numpy()"
+            )
+    return by_name
 
 
-def pack(inputs: Several, where: str) -> Tensor:
-    """(B, F) float32; those of a mapping in the order of their names. `ValueError` for what float32 does not hold."""
+def packed(inputs: Any, where: str, parts: Sequence[InputPart] | None = None) -> Any:
+    """Several inputs as (B, F) float32; anything else as it is.
+
+    parts: those of the training data. Raises `ValueError` for other names, numbers or shapes than theirs, and for what
+    float32 does not hold.
+    """
+    by_name = named_inputs(inputs, where)
+    if by_name is None:
+        return inputs
+    if parts is not None:
+        _check_parts(by_name, parts, isinstance(inputs, Mapping), where)
     pieces = []
-    refuse_frames(inputs, where)
-    for name, value in named(inputs).items():
+    for name, value in by_name.items():
         tensor = value if isinstance(value, Tensor) else torch.as_tensor(value)
         kind = dtype_of(tensor, f"{where}, input {name!r}")
         largest = int(tensor.long().abs().max()) if kind != "float32" and tensor.numel() else 0
@@ -88,42 +122,21 @@ def pack(inputs: Several, where: str) -> Tensor:
     return torch.cat(pieces, dim=1)
 
 
-def named(inputs: Several) -> dict[str, Any]:
-    """By name, in the order in which they are packed; those of a tuple are called by their place."""
-    if isinstance(inputs, Mapping):
-        return {str(name): inputs[name] for name in sorted(inputs)}
-    return {str(place): value for place, value in enumerate(inputs)}
-
-
-def check_parts(inputs: object, parts: Sequence[InputPart], where: str) -> None:
-    """`ValueError` for other inputs than those of the training data: names of a mapping, number and shapes."""
-    assert isinstance(inputs, Mapping | Sequence)
-    found = {name: tuple(value.shape[1:]) for name, value in named(inputs).items()}
+def _check_parts(by_name: Mapping[str, Any], parts: Sequence[InputPart], by_names: bool, where: str) -> None:
+    found = {name: tuple(value.shape[1:]) for name, value in by_name.items()}
     expected = {part.name: part.shape for part in parts}
-    same_names = not isinstance(inputs, Mapping) or list(found) == list(expected)
-    if not same_names or list(found.values()) != list(expected.values()):
+    if (by_names and list(found) != list(expected)) or list(found.values()) != list(expected.values()):
         raise ValueError(f"{where}: found inputs of shapes {found}, expected {expected} as in the training data")
-
-
-def refuse_frames(inputs: Several, where: str) -> None:
-    """`ValueError` for data frames: their columns would be taken by position."""
-    for name, value in named(inputs).items():
-        if is_frame(value):
-            raise ValueError(
-                f"{where}, input {name!r}: found a data frame, expected an array: of several inputs none has names for "
-                "its columns; give frame[columns].to_numpy()"
-            )
 
 
 def input_form(model: nn.Module, inputs: object) -> InputForm:
     """How the model takes inputs like these: by the names and the number of the arguments of its `forward`."""
-    if not is_several(inputs):
+    by_name = named_inputs(inputs, "model")
+    if by_name is None:
         return ONE_INPUT
     parameters = list(inspect.signature(model.forward).parameters.values())
     positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     any_number = any(p.kind is p.VAR_POSITIONAL for p in parameters)
-    assert isinstance(inputs, Mapping | Sequence)
-    by_name = named(inputs)
     if isinstance(inputs, Mapping):
         takes = {p.name for p in parameters} if not any(p.kind is p.VAR_KEYWORD for p in parameters) else set(by_name)
         call = "by name" if set(by_name) <= takes else "mapping"

@@ -108,6 +108,19 @@ def _has_two_values(returned: Any, outputs: Tensor, entry: str | int | None, tar
     return len(returned) == 2 and floats and all(tuple(one.shape) in shapes for one in returned)
 
 
+def check_output(output: object, batch: int) -> Tensor:
+    """The model's output as a (B, K) tensor; `ValueError` for anything else."""
+    given = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+    if not isinstance(output, Tensor) or output.dim() != 2 or output.shape[0] != batch or not output.shape[1]:
+        raise UnsupportedModelError(f"model output: found {given}, expected a tensor of shape ({batch}, outputs)")
+    if output.dtype in (torch.float16, torch.bfloat16):
+        raise UnsupportedModelError(
+            f"model output: found {output.dtype}, expected torch.float32, as it will be served; leave out .half(), or "
+            "end the forward pass with .float()"
+        )
+    return output
+
+
 def refuse_sigmoid(network: nn.Module, inputs: Tensor) -> None:
     """`ValueError` for a network of classes or labels that ends in a sigmoid; inputs (B, *input_shape).
 

@@ -4,21 +4,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from demur.service.bundle import InputSpec
 
 from ..config import FitConfig
-from ..data.agreement import check_class_count, check_inputs_like, check_targets_alone
+from ..data.agreement import check_class_count, check_targets_alone
 from ..data.description import check_class_names, check_input_spec
-from ..data.given import GivenData, given_data, given_like
+from ..data.given import Given, Like, given_data, given_like
 from ..data.held_out import TUNING_SHARE, check_enough
-from ..data.loaders import first_batch
 from ..data.texts import COMPARED, TextEncoder, texts_in
-from ..network.inputs import is_several
-from ..runtime.progress import length_of
 from .load import Recipe
 
+CPU = torch.device("cpu")
 TRAIN, HELD_OUT, FOREIGN = "train_data", "calibration_data", "score_data"
 
 
@@ -45,25 +42,23 @@ def _checked(
     spec: InputSpec | None,
     names: Sequence[str] | None,
     encoder: TextEncoder | None,
-) -> dict[str, GivenData]:
+) -> dict[str, Given]:
     if names is not None:
         check_class_names(names, len(names))
     columns = None if spec is None else spec.feature_names
     train = given_data(given[TRAIN], f"{TRAIN}()", columns, encoder=encoder)
-    example, targets, raw = _first(train, TRAIN)
+    example, targets, raw = train.first(CPU)
     check_targets_alone(targets, config.likelihood, f"{TRAIN}()")
     check_class_count(names, targets, config.likelihood)
-    if (
-        not is_several(raw) and encoder is None
-    ):  # of several inputs, what the network takes is known from its own arguments
+    if hasattr(raw, "__array__") and encoder is None:  # what a network takes of several, its own arguments tell
         check_input_spec(spec, example, train.columns)
     data = {TRAIN: train}
     for name, value in given.items():
         if name == TRAIN:
             continue
         data[name] = given_like(train, value, f"{name}()", columns)
-        inputs, values, _ = _first(data[name], name)
-        check_inputs_like(inputs, example, f"{name}()", f"{TRAIN}()")
+        inputs, values, _ = data[name].first(CPU)
+        Like(tuple(example.shape[1:]), example.dtype, of=f"{TRAIN}()").check(inputs, f"{name}()")
         if name == HELD_OUT:
             check_targets_alone(values, config.likelihood, f"{name}()")
             check_class_count(names, values, config.likelihood)
@@ -71,13 +66,8 @@ def _checked(
     return data
 
 
-def _check_enough(data: GivenData, config: FitConfig) -> None:
+def _check_enough(data: Given, config: FitConfig) -> None:
     """Where the number of examples is known beforehand."""
-    count = length_of(getattr(data.batches, "dataset", None) or ())
-    if count:
+    if count := data.dataset_size:
         tuning = int(TUNING_SHARE * count) if config.tunes else 0
         check_enough(tuning, count - tuning, config.false_reject_rate, config.tunes)
-
-
-def _first(data: GivenData, name: str) -> tuple[Tensor, Tensor, Any]:
-    return first_batch(data.batches, f"{name}()", torch.device("cpu"))

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from ..job import Job
 from ..runtime.arrays import Array
-from ..runtime.progress import length_of
 from .candidate_weights import candidate_positions, common
 from .subnetwork import Subnetwork
 
@@ -44,7 +43,7 @@ class SelectionContext:
 
     def batches(self, description: str) -> Iterable[tuple[Tensor, Tensor]]:
         """One pass over the training data, with progress."""
-        return self.job.track(self.job.pass_over_training(), description, length_of(self.job.train))
+        return self.job.pass_over_training(description)
 
 
 def largest(scores: Array, size: int) -> Tensor:

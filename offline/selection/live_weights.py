@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from ..laplace.ggn import check_finite
-from ..network.model_copy import check_output
+from ..network.outputs import check_output
 from ..network.weights import Parameter
 from ..runtime.peak_memory import measured_rows
 from .context import SelectionContext

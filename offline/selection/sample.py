@@ -58,5 +58,5 @@ class Sample:
 
 def count_examples(context: SelectionContext) -> int:
     """N, by one pass over the data where none has counted them."""
-    known = context.job.passes.examples
+    known = context.job.train.examples
     return known if known is not None else sum(len(inputs) for inputs, _ in context.job.pass_over_training())

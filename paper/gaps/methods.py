@@ -113,7 +113,7 @@ def likeliest_added_weights(network: nn.Module, train: Table, validation: Table,
 
     A control of the budget: where residuals of ordinary rows do not grow with the distance, c is next to zero.
     """
-    layers = choose_layers(network, train.tensors()[0][:2])
+    layers = choose_layers(network, train.tensors()[0][:2], "table")
     assert layers is not None
 
     def activations(x: Array) -> dict[str, Tensor]:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from demur.offline.config import FitConfig
+from demur.offline.data.given import Given
 from demur.offline.job import prepare
 from demur.offline.laplace.whole_factor import WholeFactor
 from demur.offline.runtime.distributed import DistributedContext
@@ -31,7 +32,7 @@ def predictive(model: nn.Module, bundle: Bundle, examples: Examples) -> Callable
     """
     device = next(model.parameters()).device
     config = FitConfig(subnetwork_size=1, prior_precision=1.0)
-    job = prepare(model, [examples], config, device, DistributedContext(), silent)
+    job = prepare(model, Given("train_loader", [examples]), config, device, DistributedContext(), silent)
     jacobian = job.jacobian(torch.as_tensor(bundle.subnetwork_indices))
     factor = WholeFactor(torch.as_tensor(bundle.posterior.scale_tril, device=device))
     temperature, link = bundle.manifest.temperature, bundle.manifest.link

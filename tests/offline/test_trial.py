@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from demur.cli import app
 from demur.offline import FitConfig, fit_bundle, trial
+from demur.offline.data.given import Given
 from demur.offline.export.errors import ExportError
 from demur.offline.export.graph import export_jacobian
 from demur.offline.fit import dry_run
@@ -167,14 +168,16 @@ calibration_data = train_data
     ids=["all", "within", "last-layer", "all"],
 )
 def test_what_may_be_chosen_is_tried_two_weights_a_parameter(changes: dict[str, Any], parameters: set[str]) -> None:
-    job = prepare(Network(), DATA, config(**changes), CPU, DistributedContext(), silent)
+    job = prepare(Network(), Given("train_loader", DATA), config(**changes), CPU, DistributedContext(), silent)
     tried = weights_to_try(job, reachable_weights(job))
     found = {parameter.name: len(positions) for parameter, positions in job.layout.locate(tried)}
     assert found == dict.fromkeys(parameters, 2)
 
 
 def test_only_what_may_be_chosen_has_to_be_exportable() -> None:
-    job = prepare(OddBackward(), DATA, config(within=("head",)), CPU, DistributedContext(), silent)
+    job = prepare(
+        OddBackward(), Given("train_loader", DATA), config(within=("head",)), CPU, DistributedContext(), silent
+    )
     state = torch.get_rng_state()
     check_whole_way(job, reachable_weights(job), DATA[0][0])
     assert torch.equal(torch.get_rng_state(), state)
@@ -186,7 +189,7 @@ def test_its_work_does_not_grow_with_the_number_of_outputs(monkeypatch: pytest.M
     network = Network()
     network.head = nn.Linear(5, outputs)
     targets = torch.arange(40) % outputs
-    job = prepare(network, [(DATA[0][0], targets)], config(), CPU, DistributedContext(), silent)
+    job = prepare(network, Given("train_loader", [(DATA[0][0], targets)]), config(), CPU, DistributedContext(), silent)
     exported, passes = list[bytes](), list[int]()
     backward = torch.autograd.backward
 

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from demur.offline.config import FitConfig
+from demur.offline.data.given import Given
 from demur.offline.data.held_out import collect_held_out
 from demur.offline.data.likelihood import Regression, likelihood_of
-from demur.offline.data.loaders import Passes
 from demur.offline.jacobian.find_head import find_head
 from demur.offline.job import Job
 from demur.offline.laplace.noise import residual_noise
@@ -67,8 +67,7 @@ def make_job(
         layout=layout,
         device=device,
         distributed=DistributedContext(),
-        train=batches,
-        passes=Passes("train_loader"),
+        train=Given("train_loader", batches),
         example=next(iter(batches))[0][:2].to(device),
         likelihood=likelihood,
         size=size,
@@ -84,7 +83,8 @@ def changed(job: Job, **changes: Any) -> Job:
     chosen = {name: value for name, value in changes.items() if name in FitConfig.model_fields}
     others = {name: value for name, value in changes.items() if name not in chosen}
     config = job.config.model_copy(update=chosen)
-    return replace(job, **{"config": config, "passes": Passes("train_loader"), **others})
+    train = Given("train_loader", others.pop("train", job.train.batches))
+    return replace(job, config=config, train=train, **others)
 
 
 class Reread:

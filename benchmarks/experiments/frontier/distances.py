@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from benchmarks.datasets.shifts import synthetic_shifts
 from benchmarks.experiments.frontier.methods import BATCH, Examples, Method
 from benchmarks.experiments.frontier.temperatures import TEMPERATURE_GRID, Logits, scores_of
+from demur.offline.data.changes import kind_of
 from demur.offline.data.likelihood import class_log_likelihood
 from demur.offline.features.activations import read_activations
 from demur.offline.features.layers import choose_layers
@@ -64,7 +65,7 @@ def _log_distance(h: Tensor, means: Tensor, whitening: Tensor) -> Tensor:
 
 def distance_scaled(model: nn.Module, logits: Logits, train: Examples, held_out: Examples, budget: float) -> Method:
     """The control, with T and a fitted; the budget in nats below the best temperature."""
-    layers = choose_layers(model, held_out[0][:2])
+    layers = choose_layers(model, held_out[0][:2], kind_of(held_out[0]))
     assert layers is not None
     distances = ClassDistances(model, layers.score, train)
     inputs, classes = held_out[0], held_out[1].numpy()

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from benchmarks.experiments.frontier.methods import Method
 from demur.offline.config import FitConfig
+from demur.offline.data.given import Given
 from demur.offline.data.likelihood import Classification, class_log_likelihood
 from demur.offline.job import Job, prepare
 from demur.offline.laplace.prior import grid_log_likelihood
@@ -51,7 +52,7 @@ class DiagonalLaplace:
     def job(self) -> Job:
         config = FitConfig(subnetwork_size=1, seed=self.seed, prior_precision=1.0)
         data = list(batches(self.train, ROWS))
-        return prepare(self.model, data, config, self.device, DistributedContext(), silent)
+        return prepare(self.model, Given("train_loader", data), config, self.device, DistributedContext(), silent)
 
     @property
     def device(self) -> torch.device:

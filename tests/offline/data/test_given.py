@@ -12,7 +12,6 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from demur.offline import FitConfig, fit_bundle
 from demur.offline.data.given import BATCH_SIZE, given_data
-from demur.offline.data.loaders import checked_batches
 from demur.service.bundle import read_manifest
 
 INPUTS, TARGETS = np.arange(6.0).reshape(3, 2), np.array([0, 1, 1])
@@ -37,8 +36,8 @@ FORMS: dict[str, Any] = {
 
 
 def pairs(data: Any, columns: tuple[str, ...] | None = None) -> list[tuple[Any, Any]]:
-    batches = given_data(data, "data", columns).batches
-    return [(x.tolist(), y.tolist()) for x, y in checked_batches(batches, "data", torch.device("cpu"))]
+    given = given_data(data, "data", columns)
+    return [(x.tolist(), y.tolist()) for x, y in given.pairs(torch.device("cpu"))]
 
 
 @pytest.mark.parametrize("data", FORMS.values(), ids=FORMS)

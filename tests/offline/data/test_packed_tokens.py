@@ -4,9 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from demur.offline.data.changes import kind_of
+from demur.offline.data.changes import changed, kind_of
 from demur.offline.data.foreigners import obvious_foreigners
-from demur.offline.data.packed_tokens import are_tokens, change_tokens
 from demur.service.bundle import InputPart
 
 LENGTH = 6
@@ -34,24 +33,23 @@ def texts(count: int = 8) -> Tensor:
 )
 def test_what_is_packed_decides(parts: tuple[InputPart, ...] | None, expected: str) -> None:
     assert kind_of(texts(), parts) == expected
-    assert are_tokens(parts) == (expected == "tokens")
 
 
 def test_foreigners_are_those_of_tokens() -> None:
     before, seen = texts(), texts()
     foreign = obvious_foreigners(seen, 0, PARTS)
     assert set(foreign) == {"random-tokens", "constant-token"}
-    for changed in foreign.values():
-        mask, ids, types = changed.split(LENGTH, dim=1)
+    for other in foreign.values():
+        mask, ids, types = other.split(LENGTH, dim=1)
         assert torch.equal(mask, before[:, :LENGTH])
         assert torch.equal(types, before[:, 2 * LENGTH :])
         assert not ids[mask == 0].any()
-        assert not torch.equal(changed, before)
-        assert changed.dtype == before.dtype
+        assert not torch.equal(other, before)
+        assert other.dtype == before.dtype
     assert torch.equal(seen, before)
 
 
 def test_a_part_without_a_mask_changes_everywhere() -> None:
     packed = torch.tensor([[1.0, 2, 0], [3, 4, 1]])
-    found = change_tokens(packed, CATEGORIES, lambda tokens: 1 - tokens)
+    found = changed(packed, lambda tokens, _: 1 - tokens, torch.Generator(), CATEGORIES)
     assert found.tolist() == [[0, -1, 1], [-2, -3, 0]]

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from demur.offline.data.loaders import checked_batches
+from demur.offline.data.given import given_data
 
 GOOD = (torch.ones(4), 1)
 LEAVE_OUT = "expected a value; leave such examples out, or fill what is missing"
@@ -44,7 +44,7 @@ class Stream(IterableDataset[Any]):
 
 
 def read(dataset: Dataset[Any], **options: Any) -> None:
-    list(checked_batches(DataLoader(dataset, 16, **options), "train_loader", torch.device("cpu")))
+    list(given_data(DataLoader(dataset, 16, **options), "train_loader").pairs(torch.device("cpu")))
 
 
 @pytest.mark.parametrize(("odd", "words"), ODD.values(), ids=ODD)

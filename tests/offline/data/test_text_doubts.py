@@ -8,7 +8,6 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from demur.offline.data.given import given_data
-from demur.offline.data.loaders import first_batch
 from demur.offline.data.text_doubts import text_doubts
 from demur.offline.data.texts import TextEncoder
 from demur.offline.network.inputs import input_form
@@ -59,7 +58,7 @@ def doubts(network: nn.Module, **changes: Any) -> list[str]:
     tokenizer.enable_padding(pad_id=0, pad_token="[PAD]", length=None)
     encoder = TextEncoder.of(tokenizer, TEXTS, network)
     data = given_data((TEXTS, [0, 1, 1]), "data", encoder=encoder)
-    inputs = first_batch(data.batches, "data", torch.device("cpu"))[2]
+    inputs = data.first(torch.device("cpu"))[2]
     return text_doubts(network, PLAIN, input_form(network, inputs), encoder, data.texts)
 
 

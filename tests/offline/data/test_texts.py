@@ -13,9 +13,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import PreTrainedTokenizerFast
 
-from demur.offline.data.given import given_data
-from demur.offline.data.loaders import checked_batches
-from demur.offline.data.texts import MOST_TOKENS, TextEncoder, texts_alone, with_text
+from demur.offline.data.given import given_data, given_foreign
+from demur.offline.data.texts import MOST_TOKENS, TextEncoder, with_text
 from demur.service.bundle import InputPart, InputSpec, InputText
 from demur.service.inference.texts import TextError
 from tests.support.bundles import tokenizer_json
@@ -112,7 +111,7 @@ def test_the_other_side_is_filled_where_the_tokenizer_does() -> None:
 def test_pairs_of_texts_and_targets(texts: Any, targets: Any) -> None:
     encoder = TextEncoder.of(fast(), TEXTS, Several())
     data = given_data((texts, targets), "data", encoder=encoder)
-    ((inputs, values),) = checked_batches(data.batches, "data", torch.device("cpu"))
+    ((inputs, values),) = data.pairs(torch.device("cpu"))
     assert values.tolist() == TARGETS
     assert inputs[2].tolist() == [1, 1, 0, 0, 0, 2, 7, 0, 0, 0]  # mask, then numbers: by their names
     assert len(data.batches.dataset) == 4  # type: ignore[attr-defined]
@@ -172,22 +171,30 @@ def test_tokenizers_that_are_refused(tokenizer: Any, kind: type[Exception], word
 )
 def test_batches_of_texts_are_refused_with_the_remedy(batches: Any) -> None:
     with pytest.raises(ValueError, match=r"of texts, give the pair \(texts, labels\), two lists or columns"):
-        list(checked_batches(given_data(batches, "data").batches, "data", torch.device("cpu")))
+        list(given_data(batches, "data").pairs(torch.device("cpu")))
 
 
 def test_columns_of_targets_have_their_names() -> None:
     targets = pd.DataFrame({"stars": [1.0, 2.0, 3.0, 4.0], "length": [4.0, 2.0, 1.0, 4.0]})
     data = given_data((pd.Series(TEXTS), targets), "data", encoder=TextEncoder.of(fast(), TEXTS))
     assert data.targets == ("stars", "length")
-    ((_, values),) = checked_batches(data.batches, "data", torch.device("cpu"))
+    ((_, values),) = data.pairs(torch.device("cpu"))
     assert values.tolist() == targets.to_numpy().tolist()
 
 
-def test_texts_alone_are_foreign_ones() -> None:
-    assert texts_alone(["a", "b", "c"]) == (["a", "b", "c"], [0, 0, 0])
-    assert texts_alone(["a", "b"]) == (["a", "b"], [0, 0])
-    assert texts_alone((["a", "b"], [1, 2])) == (["a", "b"], [1, 2])
-    assert texts_alone(None) is None
+@pytest.mark.parametrize(
+    ("data", "texts", "targets"),
+    [
+        (["a", "b", "c"], ["a", "b", "c"], [0, 0, 0]),
+        (["a", "b"], ["a", "b"], [0, 0]),
+        ((["a", "b"], [1, 2]), ["a", "b"], [1, 2]),
+    ],
+)
+def test_foreign_texts_need_no_targets(data: Any, texts: list[str], targets: list[int]) -> None:
+    found = given_foreign(data, "data", encoder=TextEncoder.of(fast(), TEXTS))
+    assert list(found.texts) == texts
+    ((_, values),) = found.pairs(torch.device("cpu"))
+    assert values.tolist() == targets
 
 
 def test_a_network_may_have_fewer_positions() -> None:

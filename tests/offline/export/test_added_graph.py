@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from demur.offline.data.changes import kind_of
 from demur.offline.export.graph import export_variance
 from demur.offline.features.activations import read_activations
 from demur.offline.features.added_weights import AddedWeights
@@ -47,7 +48,7 @@ def network() -> nn.Sequential:
 @pytest.fixture(scope="module")
 def exported() -> tuple[bytes, nn.Sequential, AddedWeights]:
     model, x = network(), torch.rand(300, 1, 8, 8, generator=torch.Generator().manual_seed(1))
-    layers = choose_layers(model, x[:2])
+    layers = choose_layers(model, x[:2], kind_of(x))
     assert layers is not None
     with torch.no_grad():
         read = dict(zip(layers.paths, read_activations(model, layers.paths, x), strict=True))

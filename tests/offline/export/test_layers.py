@@ -16,7 +16,8 @@ from demur.offline.export.errors import ExportError
 from demur.offline.export.graph import export_jacobian
 from demur.offline.jacobian.mixtures import EveryOutput
 from demur.offline.jacobian.plan import make_jacobian
-from demur.offline.network.model_copy import check_private, private_copy
+from demur.offline.network.model_check import check_private
+from demur.offline.network.model_copy import private_copy
 from demur.offline.network.weights import WeightLayout
 from demur.service.inference.onnx_runtime import onnxruntime
 from tests import reference

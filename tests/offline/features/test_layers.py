@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from demur.offline.data.changes import kind_of
 from demur.offline.features.activations import INPUTS, TEXTURE, read_activations
 from demur.offline.features.layers import MOST_FEATURES, FeatureLayers, choose_layers, named_layers
 from demur.offline.jacobian.find_head import find_head
@@ -16,7 +17,7 @@ from tests.support.heads import Residual
 def layers_of(model: nn.Module, x: Tensor) -> FeatureLayers:
     model.eval()
     head = find_head(model, x)
-    found = choose_layers(model, x, None if head is None else head.path)
+    found = choose_layers(model, x, kind_of(x), None if head is None else head.path)
     assert found is not None
     return found
 
@@ -65,10 +66,10 @@ class Words(nn.Module):
 
 def test_the_numbers_of_tokens_are_not_read() -> None:
     x = torch.tensor([[1.0, 2, 3], [4, 5, 6]])
-    found = choose_layers(Words().eval(), x, parts=(InputPart("ids", (3,), "int64"),))
+    found = choose_layers(Words().eval(), x, kind_of(x, (InputPart("ids", (3,), "int64"),)))
     assert found is not None
     assert not {INPUTS, TEXTURE} & {*found.paths}
-    as_table = choose_layers(Words().eval(), x)
+    as_table = choose_layers(Words().eval(), x, kind_of(x))
     assert as_table is not None
     assert INPUTS in as_table.score
 
@@ -151,7 +152,7 @@ def test_inputs_count_where_a_single_layer_can_be_read() -> None:
 
 
 def test_nothing_to_read() -> None:
-    assert choose_layers(Bare().eval(), torch.randn(2, 4)) is None
+    assert choose_layers(Bare().eval(), torch.randn(2, 4), "table") is None
 
 
 def test_layers_by_name() -> None:

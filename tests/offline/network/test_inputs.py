@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 from demur.offline import FitConfig, InputSpec, fit_bundle
 from demur.offline.data.given import given_data
 from demur.offline.evaluation.evaluate import evaluate
-from demur.offline.network.inputs import InputForm, input_form, is_several, pack
+from demur.offline.network.inputs import InputForm, input_form, named_inputs, packed
 from demur.service.bundle import InputPart
 from demur.service.inference.predictor import Predictor
 from tests.support.tiers import quick_among
@@ -101,12 +101,13 @@ CONFIG = FitConfig(false_reject_rate=0.1)
 
 def test_what_is_several() -> None:
     x = torch.ones(2, 3)
-    assert is_several((x, x))
-    assert is_several([x, x.numpy()])
-    assert is_several({"a": x})
-    assert not is_several(x)
-    assert not is_several(([1.0], x))
-    assert not is_several(())
+    for several, names in (((x, x), ["0", "1"]), ([x, x.numpy()], ["0", "1"]), ({"b": x, "a": x}, ["a", "b"])):
+        found = named_inputs(several, "data")
+        assert found is not None
+        assert list(found) == names
+    for one in (x, ([1.0], x), ()):
+        assert named_inputs(one, "data") is None
+        assert packed(one, "data") is one
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -115,13 +116,13 @@ def test_a_packed_batch_is_unpacked_as_the_model_takes_it(form: str) -> None:
     model, (inputs, _) = kind().eval(), data(5, 0)
     found = input_form(model, inputs)
     assert found.call == form
-    args, kwargs = found.arguments(pack(inputs, "data"))
+    args, kwargs = found.arguments(packed(inputs, "data"))
     with torch.no_grad():
         assert torch.equal(model(*args, **kwargs), model.of(**parts(5, 0)))
     network = kind().eval()
     found.install(network)
     with torch.no_grad():
-        assert torch.equal(network(pack(inputs, "data")), model.of(**parts(5, 0)))
+        assert torch.equal(network(packed(inputs, "data")), model.of(**parts(5, 0)))
 
 
 def test_the_names_and_types_of_the_parts() -> None:
@@ -143,16 +144,16 @@ def test_the_names_and_types_of_the_parts() -> None:
 
 def test_what_cannot_be_packed() -> None:
     with pytest.raises(ValueError, match="input 'a': found whole numbers up to 16777217, expected at most 16777216"):
-        pack({"a": torch.tensor([2**24 + 1]), "b": torch.ones(1)}, "data")
+        packed({"a": torch.tensor([2**24 + 1]), "b": torch.ones(1)}, "data")
     with pytest.raises(ValueError, match=r"data: found inputs of \[2, 3\] examples, expected as many of each"):
-        pack((torch.ones(2), torch.ones(3)), "data")
+        packed((torch.ones(2), torch.ones(3)), "data")
     frame = pd.DataFrame({"a": [1.0]})
     with pytest.raises(ValueError, match="data, input '1': found a data frame, expected an array"):
-        pack((torch.ones(1), frame), "data")
+        packed((torch.ones(1), frame), "data")
     with pytest.raises(ValueError, match="train_loader, input 'b': found a data frame, expected an array"):
         given_data(({"a": torch.ones(1), "b": frame}, torch.ones(1)), "train_loader")
     with pytest.raises(ValueError, match=r"data, input '0': found dtype torch\.complex64"):
-        pack((torch.ones(2) * 1j, torch.ones(2)), "data")
+        packed((torch.ones(2) * 1j, torch.ones(2)), "data")
 
 
 class Examples(Dataset[Any]):
@@ -168,10 +169,10 @@ class Examples(Dataset[Any]):
 
 def test_every_form_is_fitted_and_served_like_one_input(tmp_path: Path) -> None:
     """By defaults; the oracle is the same network with one input, whose path through the fit other tests check."""
-    one = [(pack(x, "data"), y) for x, y in (mapping(200, 0), mapping(120, 1))]
+    one = [(packed(x, "data"), y) for x, y in (mapping(200, 0), mapping(120, 1))]
     expected = Predictor.load(fit_bundle(Packed(), one[0], tmp_path / "one", calibration_loader=one[1], config=CONFIG))
     named = {name: values.numpy() for name, values in parts(30, 2).items()}
-    truth = expected.predict(pack(named, "data").numpy())
+    truth = expected.predict(packed(named, "data").numpy())
     held_out = DataLoader(Examples(120, 1), batch_size=50)
     path = fit_bundle(ByName(), mapping(200, 0), tmp_path / "named", calibration_loader=held_out, config=CONFIG)
     predictor = Predictor.load(path)

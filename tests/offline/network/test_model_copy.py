@@ -17,7 +17,8 @@ from torch.utils.checkpoint import checkpoint
 
 from demur.offline.config import FitConfig
 from demur.offline.fit import fit_bundle
-from demur.offline.network.model_copy import check_private, copied_model, in_float64, runs_in_float64, usable
+from demur.offline.network.model_check import check_private
+from demur.offline.network.model_copy import copied_model, in_float64, runs_in_float64, usable
 from demur.offline.network.unsupported import UnsupportedModelError
 from demur.service.bundle import read_manifest
 from demur.service.inference.predictor import Predictor

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from demur.offline.data.changes import kind_of
 from demur.offline.export.work import (
     ADDED_OPERATORS,
     CALL_WORK,
@@ -76,7 +77,7 @@ def test_added_weights_are_part_of_every_price() -> None:
     torch.manual_seed(0)
     batches = [(torch.randn(6, 3, 8, 8), torch.randint(0, 5, (6,)))]
     job = make_job(convolutions(), batches, 5, outputs=5)
-    adding = replace(job, layers=choose_layers(job.network, job.example, "3"))
+    adding = replace(job, layers=choose_layers(job.network, job.example, kind_of(job.example), "3"))
     head = torch.arange(300, 400)
     alone, added = (PriceModel.of(one, one.example[:1]).predict(head) for one in (job, adding))
     assert added > alone + ADDED_OPERATORS * OPERATOR_WORK / LEAST_WORK

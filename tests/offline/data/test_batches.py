@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from demur.offline.data.loaders import Passes, check_loader, checked_batches, in_chunks
+from demur.offline.data.given import Given, Like, given_data
+from demur.offline.runtime.arrays import in_chunks
 
 CPU = torch.device("cpu")
 GOOD = (torch.zeros(2, 3), torch.tensor([0, 1]))
 
 
 def read(loader: Any) -> list[tuple[Tensor, Tensor]]:
-    return list(checked_batches(loader, "train_loader", CPU))
+    return list(Given("train_loader", loader).pairs(CPU))
 
 
 BAD_BATCHES = {
@@ -50,7 +51,7 @@ BAD_BATCHES = {
 
 @pytest.mark.parametrize(("batch", "message"), BAD_BATCHES.values(), ids=BAD_BATCHES)
 def test_a_bad_batch_is_named_with_its_number(batch: Any, message: str) -> None:
-    batches = checked_batches([GOOD, batch], "train_loader", CPU)
+    batches = Given("train_loader", [GOOD, batch]).pairs(CPU)
     next(batches)
     with pytest.raises(ValueError, match=f"train_loader, batch 1: .*{message}"):
         next(batches)
@@ -118,7 +119,7 @@ class Stream(IterableDataset):  # type: ignore[type-arg]
     ids=["list", "tuple", "loader", "stream"],
 )
 def test_what_can_be_read_again_is_accepted(loader: Any) -> None:
-    check_loader(loader, "train_loader")
+    assert given_data(loader, "train_loader").batches is loader
     assert len(read(loader)) == len(read(loader))
 
 
@@ -127,15 +128,13 @@ def test_what_can_be_read_again_is_accepted(loader: Any) -> None:
 )
 def test_what_can_be_read_only_once_is_refused(loader: Any) -> None:
     with pytest.raises(TypeError, match=r"train_loader: found an iterator .* only once.* wrap it in list"):
-        check_loader(loader, "train_loader")
+        given_data(loader, "train_loader")
 
 
-@pytest.mark.parametrize(
-    "loader", [None, 3, lambda: [GOOD], TensorDataset(*GOOD)], ids=["None", "number", "function", "dataset"]
-)
+@pytest.mark.parametrize("loader", [None, 3, lambda: [GOOD]], ids=["None", "number", "function"])
 def test_what_is_no_iterable_is_refused(loader: Any) -> None:
     with pytest.raises(TypeError, match=r"calibration_loader: found \w+, expected an iterable of \(inputs, targets\)"):
-        check_loader(loader, "calibration_loader")
+        given_data(loader, "calibration_loader")
 
 
 # --------------------------------------------------------------------------- chunks
@@ -160,29 +159,32 @@ def batches_of(*lengths: int) -> list[tuple[Tensor, Tensor]]:
 
 
 def test_equal_passes_are_handed_on_and_counted() -> None:
-    passes = Passes("train_loader")
-    assert passes.examples is None
+    given = Given("train_loader", [])
+    assert given.examples is None
     for lengths in ((3, 4, 2), (9,), (1,) * 9):
-        assert [len(x) for x, _ in passes.count(batches_of(*lengths))] == list(lengths)
-        assert passes.examples == 9
+        given.batches = batches_of(*lengths)
+        assert [len(x) for x, _ in given.pairs(CPU)] == list(lengths)
+        assert given.examples == 9
 
 
 @pytest.mark.parametrize(
     ("later", "found"), [((3, 4), "found 7 examples, expected 9"), ((3, 4, 3, 5), "found 10 examples or more, exp")]
 )
 def test_another_number_of_examples_is_an_error(later: tuple[int, ...], found: str) -> None:
-    passes = Passes("train_loader")
-    list(passes.count(batches_of(3, 4, 2)))
+    given = Given("train_loader", batches_of(3, 4, 2))
+    list(given.pairs(CPU))
+    given.batches = batches_of(*later)
     with pytest.raises(ValueError, match=f"train_loader: {found}.*the same data each time.*list"):
-        list(passes.count(batches_of(*later)))
-    assert passes.examples == 9
+        list(given.pairs(CPU))
+    assert given.examples == 9
 
 
 def test_a_pass_that_is_left_early_does_not_count() -> None:
-    passes = Passes("train_loader")
-    next(passes.count(batches_of(3, 4)))
-    assert passes.examples is None
-    assert len(list(passes.count(batches_of(5, 5)))) == 2
+    given = Given("train_loader", batches_of(3, 4))
+    next(given.pairs(CPU))
+    assert given.examples is None
+    given.batches = batches_of(5, 5)
+    assert len(list(given.pairs(CPU))) == 2
 
 
 def test_a_loader_that_drops_examples_later_is_found_out() -> None:
@@ -196,7 +198,36 @@ def test_a_loader_that_drops_examples_later_is_found_out() -> None:
             self.left -= 1
             return iter([GOOD] * self.left)
 
-    loader, passes = Forgetful(), Passes("train_loader")
-    list(passes.count(checked_batches(loader, "train_loader", CPU)))
+    given = Given("train_loader", Forgetful())
+    list(given.pairs(CPU))
     with pytest.raises(ValueError, match="found 4 examples, expected 6 as in the first pass"):
-        list(passes.count(checked_batches(loader, "train_loader", CPU)))
+        list(given.pairs(CPU))
+
+
+# --------------------------------------------------------------------------- beside other data
+
+
+def test_inputs_are_like_those_of_other_data() -> None:
+    like = Like((3,), torch.float32, of="train_data()")
+    assert len(list(Given("data", [GOOD]).pairs(CPU, like))) == 1
+    for inputs, found in ((torch.zeros(2, 4), r"shape \(4,\) and .*float32"), (torch.ones(2, 3).long(), "and .*int64")):
+        with pytest.raises(
+            ValueError, match=rf"^data: found inputs of .*{found}, expected \(3,\) and .* as in train_data"
+        ):
+            list(Given("data", [(inputs, GOOD[1])]).pairs(CPU, like))
+
+
+def test_so_many_inputs_are_read_and_no_more() -> None:
+    class Endless:
+        read = 0
+
+        def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+            while True:
+                self.read += 1
+                yield torch.full((300, 3), float(self.read)), torch.zeros(300)
+
+    endless = Endless()
+    found = Given("foreign_loader", endless).some_inputs(2000, CPU, Like((3,), torch.float32))
+    assert found.shape == (2000, 3)
+    assert endless.read == 7
+    assert found[[0, -1], 0].tolist() == [1.0, 7.0]
