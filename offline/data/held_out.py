@@ -45,9 +45,10 @@ class HeldOut:
         """These examples and more."""
         return HeldOut(torch.cat([self.inputs, inputs]), torch.cat([self.targets, targets]))
 
-    def chunks(self, rows: int, track: Track, description: str) -> Iterable[tuple[Tensor, Tensor]]:
-        """Pieces of at most `rows` examples, with progress."""
-        pieces = list(zip(torch.split(self.inputs, rows), torch.split(self.targets, rows), strict=True))
+    def chunks(self, rows: int, track: Track, description: str) -> Iterable[tuple[Tensor, Array]]:
+        """Pieces of at most `rows` examples, with progress; their targets as arrays."""
+        targets = map(to_numpy, torch.split(self.targets, rows))
+        pieces = list(zip(torch.split(self.inputs, rows), targets, strict=True))
         return track(pieces, description, len(pieces))
 
 

@@ -13,28 +13,27 @@ or of the noise: so much for each median that an input is more unusual than the 
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from torch import Tensor
 
 from ..config import FitConfig
 from ..data.held_out import HeldOut
-from ..data.likelihood import Classification, Likelihood
+from ..data.likelihood import Classification, Likelihood, Regression, with_noise_scale
 from ..features.added_weights import AddedWeights
 from ..features.gate import Gate
+from ..features.input_noise import InputNoise
+from ..features.told_noise import ToldNoise
 from ..jacobian.jacobian import SubnetworkJacobian
 from ..job import Job
 from ..runtime.arrays import Array, to_numpy
 from .calibration import held_out_rows
+from .posterior import Variances
 from .temperature import suited
 
 LEAST_SCALE, MOST_SCALE = 1e-3, 10.0  # of c: in squares of the temperature or of the noise
 RISE, ERRORS = 0.1, 0.5  # of the mean probability of a class: in its own size, and in standard errors
 STEPS_A_DECADE, BISECTIONS = 2, 6  # the latter between two steps: to 2 %
-Variances = Callable[[Tensor], Array]
-"""From derivatives (B, M, S) to variances (B, M)."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +72,37 @@ class AddedScale:
     budget: float
     paid: Paid
     explanation: str
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """What held-out data say of the added weights: their prior variance, the likelihood that goes with both posteriors,
+    and the noise that depends on the input, or that the network tells."""
+
+    held: Held
+    chosen: AddedScale
+    likelihood: Likelihood
+    noise: InputNoise | None = None
+    told: ToldNoise | None = None
+
+
+def scale_added(
+    job: Job, jacobian: SubnetworkJacobian, added: AddedWeights, tuning: HeldOut, variances: Variances
+) -> Scaled:
+    """Their prior variance is chosen beside one noise for all: a few unusual examples with little noise would forbid it
+    to all. variances: of the subnetwork."""
+    held = held_outputs(job, jacobian, job.likelihood, added, tuning, variances)
+    chosen = choose_scale(job.config, job.likelihood, held)
+    own, noise, likelihood = None, None, chosen.paid.likelihood
+    if isinstance(likelihood, Regression) and job.config.estimates_noise:
+        squares = np.square((held.targets - held.mean) / likelihood.noises)
+        assert held.psi is not None
+        noise, scale = InputNoise.fit(held.psi, held.mean, squares, job.config.seed) or (None, None)
+        told = ToldNoise.fit(job.form, job.network, tuning.inputs, squares)
+        if told is not None and (noise is None or told[1].gain > noise.gain - noise.error):
+            own, noise, scale = told
+        likelihood = with_noise_scale(likelihood, scale)
+    return Scaled(held, chosen, likelihood, noise, own)
 
 
 def choose_scale(config: FitConfig, likelihood: Likelihood, held: Held) -> AddedScale:

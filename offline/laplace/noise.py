@@ -53,21 +53,25 @@ def likeliest_noise(
     data: HeldOut,
     likelihood: Regression,
     track: Track,
+    beside: tuple[Array, Array] | None = None,
 ) -> float:
     """sigma with the largest held-out log-likelihood of the predictive, on a grid around the likelihood's.
 
-    spectrum: of G / sigma^2; used: lambda_S.
+    spectrum: of G / sigma^2; used: lambda_S. beside: mean and variance (n, K) of the same data, where the variance does
+    not depend on sigma, as that of the added weights.
     """
+    if beside is not None:
+        return _noise_beside(*beside, to_numpy(data.targets), likelihood)
     noises = likelihood.noise * STEPS
     total = np.zeros(len(noises))
     for inputs, targets in data.chunks(held_out_rows(jacobian, data.targets.shape[1]), track, "Observation noise"):
         mean, j = jacobian(inputs)
         each = spectrum, used, np.outer(noises, likelihood.relative)
-        total += _log_likelihoods(to_numpy(mean.double()), j, to_numpy(targets), *each)
+        total += _log_likelihoods(to_numpy(mean.double()), j, targets, *each)
     return float(noises[int(np.argmax(total))])
 
 
-def noise_beside(mean: Array, variance: Array, targets: Array, likelihood: Regression) -> float:
+def _noise_beside(mean: Array, variance: Array, targets: Array, likelihood: Regression) -> float:
     """sigma with the largest held-out log-likelihood beside variances (n, K) that do not depend on it."""
     each = [replace(likelihood, sigma_noise=noise) for noise in (likelihood.noise * STEPS).tolist()]
     return max(each, key=lambda one: float(one.log_likelihood(mean, variance, targets).sum())).noise

@@ -4,13 +4,16 @@ With H = Q diag(e) Q^T known once, every prior precision costs only diagonal wor
 variances of a held-out batch for a whole grid of lambda follow from e and J Q.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..runtime.arrays import Array
+from demur.service.maths.posterior_factor import CholeskyPosterior
+
+from ..runtime.arrays import Array, to_numpy
 
 # The range of the paper's search (appendix "Image Experiments") and two decades more, ten values a decade: where a
 # subnetwork is a small share of the network, lambda S / D is small.
@@ -19,6 +22,8 @@ PRIOR_GRID: Array = np.logspace(-4, 6, 101)
 # stand for variances that derivatives in 32-bit numbers do not resolve. More decades would only be a longer table.
 STEPS_A_DECADE, RESOLVED, MORE_DECADES = 10, 1e10, 8
 FIRST_JITTER, MAX_TRIES = 1e-12, 8
+Variances = Callable[[Tensor], Array]
+"""From derivatives (B, M, S) to variances (B, M)."""
 
 
 class FactorizationError(ValueError):
@@ -72,6 +77,16 @@ class Spectrum:
         norm = weights.to(self.values).square().sum()
         result: Array = (0.5 * (len(self.values) * p.log() - p * norm - log_determinant)).cpu().numpy()
         return result
+
+
+def variances_under(ggn: Tensor, spectrum: Spectrum | None, used: float) -> Variances:
+    """diag(J (H + lambda_S I)^-1 J^T), by the spectrum where there is one, else by a factor: a decomposition would be
+    dearer."""
+    if spectrum is not None:
+        p = np.array([used])
+        return lambda jacobian: spectrum.variances(jacobian, p)[..., 0]
+    posterior = CholeskyPosterior(factor(posterior_precision(ggn, used))[0].numpy())
+    return lambda jacobian: posterior.variance(to_numpy(jacobian.double()))
 
 
 def posterior_precision(ggn: Tensor, used: float) -> Tensor:

@@ -14,8 +14,9 @@ from torch import Tensor
 from demur.service.bundle import Prior, Tried
 
 from ..data.held_out import HeldOut
-from ..data.likelihood import Likelihood
+from ..data.likelihood import Likelihood, Regression
 from ..jacobian.jacobian import SubnetworkJacobian
+from ..job import Job
 from ..runtime.arrays import Array, to_numpy
 from ..runtime.peak_memory import rows_within
 from ..runtime.progress import Track, silent
@@ -123,6 +124,36 @@ class PriorChoice:
         return tuple(messages)
 
 
+def find_prior(
+    job: Job,
+    jacobian: SubnetworkJacobian,
+    spectrum: Spectrum | None,
+    examples: int,
+    tuning: HeldOut,
+    *,
+    gated: bool,
+) -> tuple[Prior, tuple[str, ...]]:
+    """lambda and lambda_S = lambda S / D, as the user gives it or by the method that is due, and warnings.
+
+    spectrum: of the curvature of N = `examples`; None where nothing is searched. gated: beside added weights the
+    evidence alone decides, unless the user names a method.
+    """
+    config, share = job.config, prior_share(jacobian.size, job.layout.total)
+    if isinstance(config.prior_precision, float):
+        return Prior("fixed", config.prior_precision, config.prior_precision * share), ()
+    assert spectrum is not None
+    method: Method = config.prior_precision or ("marglik" if gated else "budget")
+    judged = None if gated and method == "marglik" else tuning
+    weights = job.weights.cpu()[jacobian.indices.cpu()]
+    sweep = sweep_prior(spectrum, weights, share, jacobian, judged, job.likelihood, job.track)
+    if isinstance(job.likelihood, Regression) and method == "budget":
+        targets = to_numpy(job.likelihood.standardised(tuning.targets))
+        sweep = no_wider_than_targets(sweep, spectrum, examples, job.likelihood.noise, targets)
+    choice = choose_prior(sweep, method, config.budget(-(sweep.plain_log_likelihood or 0.0)))
+    warnings = choice.warnings if config.prior_precision or not gated else ()
+    return _searched(sweep, choice), warnings
+
+
 def no_wider_than_targets(
     sweep: PriorSweep, spectrum: Spectrum, examples: int, noise: float, targets: Array
 ) -> PriorSweep:
@@ -188,7 +219,7 @@ def sweep_log_likelihood(
     for inputs, targets in data.chunks(rows, track, "Prior precision"):
         mean, derivatives = jacobian(inputs)
         variances = spectrum.variances(derivatives, precisions)
-        total += grid_log_likelihood(to_numpy(mean), variances, to_numpy(targets), likelihood).sum(1)
+        total += grid_log_likelihood(to_numpy(mean), variances, targets, likelihood).sum(1)
     return _finite(total / len(data))
 
 
@@ -240,12 +271,7 @@ def _finite(scores: Array) -> Array:
     return scores
 
 
-def fixed_prior(precision: float, share: float) -> Prior:
-    """A prior precision that the user gave; share: lambda_S / lambda."""
-    return Prior("fixed", precision, precision * share)
-
-
-def searched_prior(sweep: PriorSweep, choice: PriorChoice) -> Prior:
+def _searched(sweep: PriorSweep, choice: PriorChoice) -> Prior:
     """The prior precision chosen, with everything that was tried."""
     scores = sweep.log_likelihood
     tried = Tried(

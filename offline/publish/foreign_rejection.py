@@ -10,7 +10,7 @@ from demur.service.maths.scores import DISTANCE
 
 from ..config import DEFAULT_SCORE, SURPRISE, FitConfig
 from ..data.foreigners import FOREIGN_EXAMPLES, obvious_foreigners
-from ..report.tables import passing
+from ..report.words import passing
 from ..runtime.arrays import Array, to_numpy
 
 GIVEN = "foreign-data"

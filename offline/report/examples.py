@@ -12,7 +12,7 @@ from demur.service.bundle import ImagePreprocessing, Manifest
 from demur.service.inference.prediction import Prediction
 
 from ..runtime.arrays import Array
-from .text import number, percent
+from .words import number, percent
 
 MOST = 6  # of each group
 SIDE = 96  # pixels of a thumbnail at most

@@ -26,9 +26,22 @@ from ..runtime.arrays import Array
 from .examples import Examples, example_groups
 from .figures import coverage_picture, rejection_picture, reliability_picture, residual_picture, score_picture
 from .style import Picture
-from .summary import cards, checks
-from .tables import added_rows, bought_rows, certified_rows, foreign_rows, set_rows
-from .text import number, parameter_rows, percent, posterior_rows, prior_rows, selection_rows, verification_rows
+from .words import (
+    added_rows,
+    bought_rows,
+    cards,
+    certified_rows,
+    checks,
+    foreign_rows,
+    number,
+    parameter_rows,
+    percent,
+    posterior_rows,
+    prior_rows,
+    selection_rows,
+    set_rows,
+    verification_rows,
+)
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,10 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import demur.offline.fit
 import demur.offline.job
+import demur.offline.laplace.added_scale
 import demur.offline.laplace.calibration
 import demur.offline.laplace.inference
+import demur.offline.laplace.prior
 import demur.offline.publish.bundle
 import demur.offline.publish.exporter
 import demur.offline.publish.plain_answers
@@ -49,11 +51,11 @@ STAGES = {
     "make_jacobian": demur.offline.job,
     "accumulate_ggn": demur.offline.fit,
     "fit_added_weights": demur.offline.fit,
-    "sweep_prior": demur.offline.laplace.inference,
+    "sweep_prior": demur.offline.laplace.prior,
     "factor": demur.offline.laplace.inference,
     "predict_held_out": demur.offline.laplace.calibration,
     "suited": demur.offline.laplace.calibration,
-    "choose_scale": demur.offline.laplace.inference,
+    "choose_scale": demur.offline.laplace.added_scale,
     "export_variance": demur.offline.publish.exporter,
     "make_manifest": demur.offline.publish.bundle,
     "seal_bundle": demur.offline.publish.bundle,

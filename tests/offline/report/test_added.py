@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from demur.offline.report.page import ReportData, report_html
-from demur.offline.report.summary import checks
-from demur.offline.report.tables import added_rows
+from demur.offline.report.words import added_rows, checks
 from demur.service.bundle import Gate, Manifest
 from tests.support.added import ADDED, with_added_weights
 from tests.support.report_pages import Page, report_manifest

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from demur.offline.report.page import ReportData, report_html
-from demur.offline.report.tables import Bought, bought_rows
+from demur.offline.report.words import Bought, bought_rows
 from demur.service.bundle import RejectedShare
 from tests.support.report_pages import Page, report_manifest
 

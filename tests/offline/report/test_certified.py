@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from demur.offline.report.page import ReportData, report_html
-from demur.offline.report.tables import ACCURACIES, certified_rows
+from demur.offline.report.words import ACCURACIES, certified_rows
 from demur.service.bundle import read_bundle
 from demur.service.maths.certified import certify
 from demur.service.maths.outcomes import ClassOutcomes, RegressionOutcomes, Verdicts

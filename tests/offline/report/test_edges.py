@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from demur.offline.report.page import ReportData, report_html
 from demur.offline.report.style import MAX_POINTS, thinned
-from demur.offline.report.text import number, parameter_rows
+from demur.offline.report.words import number, parameter_rows
 from demur.service.bundle import (
     Manifest,
     ParameterSlice,

@@ -1,7 +1,7 @@
 """The report's table of what the bundle rejects of obviously foreign inputs."""
 
 from demur.offline.report.page import ReportData, report_html
-from demur.offline.report.tables import foreign_rows
+from demur.offline.report.words import foreign_rows
 from demur.service.bundle import RejectedShare
 from tests.support.report_pages import Page, report_manifest
 

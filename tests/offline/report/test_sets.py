@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from demur.offline.report.page import ReportData, report_html
-from demur.offline.report.tables import set_rows
+from demur.offline.report.words import set_rows
 from demur.service.bundle import read_bundle
 from demur.service.maths.outcomes import ClassOutcomes, RegressionOutcomes, Verdicts
 from tests.support.bundles import FEATURE_SPEC, write_linear
