@@ -101,7 +101,7 @@ def prepare(
     track: Track,
 ) -> Job:
     """Check model and first batch; `ValueError` for NaN in the weights, outputs of a wrong shape, S > D."""
-    model = usable(given_model)
+    model = usable(given_model, links=config.likelihood != "regression")
     network = copied_model(model, device)
     layout = WeightLayout.of(model)
     for name, tensor in network.state_dict().items():
@@ -146,6 +146,7 @@ def prepare(
         takes=taken,
         reached=reached,
         notes=(
+            *getattr(model, "notes", ()),
             *taken.lines(),
             *form.lines(),
             *unreached_note(layout, reached),

@@ -76,6 +76,8 @@ def choose_layers(model: nn.Module, x: Tensor, kind: Kind, last: str | None = No
     texture = (TEXTURE,) if kind != "tokens" and places(x) else ()
     link = tuple(dict.fromkeys((usable[len(usable) * 2 // 3], usable[-1])))
     late = tuple(usable[-2:]) if len(link) == 1 and kind != "table" else link
+    if getattr(model, "reads_outputs", False) and kind == "table":
+        own.update(link)  # its outputs say nothing that the columns do not
     if own.issuperset(link) and x[0].numel() <= MOST_INPUTS:
         link = (INPUTS,)  # standardised: rows next to the mean have no direction
     layers = [path for path in late if path not in own or not inputs]

@@ -140,6 +140,7 @@ def _call(network: nn.Module, path: str, places: dict[str, set[str]], inside: to
     module, matrices = network.get_submodule(path), _matrices(network, path, places)
     positions = _positions(module, inside, outside)
     work = 0 if isinstance(module, LOOK_UPS) else positions * sum(matrix.numel() for matrix in matrices)
+    work += getattr(module, "multiply_adds", 0)  # of what is no layer of torch
     numbers = 0 if any(True for _ in module.children()) else outside[1:].numel()
     return Call(path, work, bool(matrices), positions, inside[1:].numel(), numbers)
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from .onnx_network import load_onnx
 from .sklearn_network import PERCEPTRONS, SCALERS, from_sklearn
-from .unsupported import TREES_HAVE_NO_WEIGHTS, UnsupportedModelError
+from .unsupported import IN_ONNX, UnsupportedModelError
 
 TREES = ("xgboost", "lightgbm", "catboost", "sklearn.ensemble", "sklearn.tree")
 LOAD = (
@@ -24,8 +24,8 @@ EXPECTED = (
 )
 
 
-def network_of(model: object, where: str = "model") -> nn.Module:
-    """As a module of torch. where: what to call it in errors.
+def network_of(model: object, where: str = "model", links: bool = True) -> nn.Module:
+    """As a module of torch. where: what to call it in errors; links: as for `load_onnx`.
 
     Raises `TypeError` for what holds no network, with what to give instead, and `UnsupportedModelError` for a network
     that cannot be read.
@@ -33,12 +33,12 @@ def network_of(model: object, where: str = "model") -> nn.Module:
     if isinstance(model, nn.Module):
         return model
     if isinstance(model, str | os.PathLike):
-        return _from_file(model, where)
+        return _from_file(model, where, links)
     if isinstance(model, onnx.ModelProto):
-        return load_onnx(model)
+        return load_onnx(model, links)
     package = type(model).__module__
     if _is_tree(model):
-        raise TypeError(f"{where}: found {type(model).__name__}, expected {EXPECTED}. {TREES_HAVE_NO_WEIGHTS}")
+        raise TypeError(f"{where}: found {type(model).__name__}, expected {EXPECTED}. {IN_ONNX}")
     if package.startswith("sklearn."):
         return _from_sklearn(model, where)
     raise TypeError(f"{where}: found {_kind(model)}, expected {EXPECTED}{_remedy(model)}")
@@ -58,12 +58,11 @@ def _from_sklearn(model: object, where: str) -> nn.Module:
     if kind in PERCEPTRONS:
         return from_sklearn(model)
     if _is_tree(step):
-        raise TypeError(f"{where}: found {kind} in a Pipeline, expected {EXPECTED}. {TREES_HAVE_NO_WEIGHTS}")
+        raise TypeError(f"{where}: found {kind} in a Pipeline, expected {EXPECTED}. {IN_ONNX}")
     found = kind if step is model else f"{type(model).__name__}, whose last step is {kind}"
     best = "; give its best_estimator_" if hasattr(model, "best_estimator_") else ""
-    raise TypeError(
-        f"{where}: found {found}, expected {EXPECTED}, alone or in a Pipeline behind {', '.join(SCALERS)}{best}"
-    )
+    alone = f"alone or in a Pipeline behind {', '.join(SCALERS)}"
+    raise TypeError(f"{where}: found {found}, expected {EXPECTED}, {alone}{best}. {IN_ONNX}")
 
 
 def class_names_of(model: object, outputs: int) -> tuple[str, ...] | None:
@@ -80,11 +79,11 @@ def class_names_of(model: object, outputs: int) -> tuple[str, ...] | None:
     return found if len(set(found)) == len(found) == outputs and all(found) else None
 
 
-def _from_file(path: str | os.PathLike[str], where: str) -> nn.Module:
+def _from_file(path: str | os.PathLike[str], where: str, links: bool) -> nn.Module:
     if Path(path).suffix.lower() == ".onnx":
         if not Path(path).is_file():
             raise UnsupportedModelError(f"{where}: {path}: no such file")
-        return load_onnx(Path(path))
+        return load_onnx(Path(path), links)
     remedy = FILES.get(Path(path).suffix.lower(), LOAD)
     raise TypeError(f"{where}: found {type(path).__name__} {str(path)!r:.200}, expected {EXPECTED}; {remedy}")
 

@@ -1,5 +1,7 @@
 """An ONNX network that was exported for a fixed number of examples, for any number."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import onnx
 from onnx import numpy_helper
@@ -7,8 +9,10 @@ from onnx import numpy_helper
 from demur.service.inference.onnx_runtime import onnxruntime
 
 from ..runtime.arrays import Array
+from .unsupported import UnsupportedModelError, one_line
 
 TOLERANCE = 1e-4
+TRIED, FREE = 8, (64, 96)  # examples, and entries along an axis of any length
 
 
 def freed(model: onnx.ModelProto, batch: int) -> onnx.ModelProto:
@@ -34,6 +38,35 @@ def freed(model: onnx.ModelProto, batch: int) -> onnx.ModelProto:
     return free if changed and _same(model, free, batch) else model
 
 
+def trial(model: onnx.ModelProto, names: Sequence[str], where: str) -> list[Array]:
+    """The values of these tensors for some inputs of several examples.
+
+    Raises `UnsupportedModelError` for a model that cannot be run on them, and where the values have another first axis
+    than the examples, or shapes that depend on how long the inputs are.
+    """
+    tried = onnx.ModelProto()
+    tried.CopyFrom(model)
+    del tried.graph.output[:]
+    tried.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+    try:
+        found, longer = (
+            _outputs(tried, {value.name: _drawn(value, TRIED, free) for value in tried.graph.input}) for free in FREE
+        )
+    except Exception as error:  # as in `_same`
+        raise UnsupportedModelError(
+            f"model: {where}: found that it cannot be run on {TRIED} examples of random numbers, expected any number "
+            f"of them along the first axis of each input ({', '.join(map(_described, tried.graph.input))}): "
+            f"{one_line(error)}"
+        ) from None
+    for name, values, other in zip(names, found, longer, strict=True):
+        if values.shape != other.shape or values.shape[:1] != (TRIED,):
+            raise UnsupportedModelError(
+                f"model: {where}: found {name!r} of shape {values.shape} for {TRIED} examples, and of {other.shape} "
+                "where inputs are longer, expected one row an example, of one length"
+            )
+    return found
+
+
 def _let_zero_copy(node: onnx.NodeProto) -> None:
     """A zero in the shape of this Reshape is the size that the input has there, and not a size of none."""
     kept = [each for each in node.attribute if each.name != "allowzero"]
@@ -54,10 +87,16 @@ def _same(model: onnx.ModelProto, free: onnx.ModelProto, batch: int) -> bool:
     )
 
 
-def _drawn(value: onnx.ValueInfoProto, batch: int) -> Array:
-    """Some input: standard normal numbers, or the whole numbers 0 and 1."""
+def _described(value: onnx.ValueInfoProto) -> str:
+    """Its name and its shape."""
+    axes = (axis.dim_param or str(axis.dim_value or "?") for axis in value.type.tensor_type.shape.dim)
+    return f"{value.name} {' x '.join(axes) or 'without axes'}"
+
+
+def _drawn(value: onnx.ValueInfoProto, batch: int, free: int = 0) -> Array:
+    """Some input: standard normal numbers, or the whole numbers 0 and 1; free: entries along axes of any length."""
     tensor = value.type.tensor_type
-    shape = (batch, *(axis.dim_value for axis in tensor.shape.dim[1:]))
+    shape = (batch, *(axis.dim_value or free for axis in tensor.shape.dim[1:]))
     if 0 in shape:
         raise ValueError(f"{value.name}: found an axis without a size")
     kind, draw = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type), np.random.default_rng(0)

@@ -4,6 +4,7 @@ So the posterior is over the last layer and the added weights, whatever operator
 exported, one operator stands for them, and the file's own nodes take its place in the bundle's graph.
 """
 
+import math
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -20,6 +21,7 @@ from demur.service.inference.onnx_runtime import onnxruntime
 from ..runtime.arrays import to_numpy
 from ..runtime.quiet import quiet_exporter
 from .onnx_batch import freed
+from .onnx_end import layer_behind
 from .onnx_tail import Network, last_layer
 from .unsupported import UnsupportedModelError, one_line
 
@@ -27,9 +29,19 @@ DOMAIN, FEATURES = "demur", "demur_features"
 TYPES = {
     onnx.TensorProto.FLOAT: "float",
     onnx.TensorProto.INT64: "int64",
-    onnx.TensorProto.INT32: "int32",
     onnx.TensorProto.BOOL: "bool",
 }
+# By the type of a file's input: what it takes in the bundle, and is cast from there.
+_KIND = onnx.TensorProto
+TAKEN_AS = {
+    **dict.fromkeys((_KIND.DOUBLE, _KIND.FLOAT16, _KIND.BFLOAT16, _KIND.UINT8), _KIND.FLOAT),
+    **dict.fromkeys((_KIND.INT8, _KIND.INT16, _KIND.INT32, _KIND.UINT16, _KIND.UINT32, _KIND.UINT64), _KIND.INT64),
+}
+OWN = "own_type"
+MULTIPLYING = frozenset(
+    {"Conv", "ConvTranspose", "Gemm", "MatMul", "LSTM", "GRU", "RNN", "QLinearConv", "QLinearMatMul"}
+)
+FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16)
 IR_VERSION = 10  # of files; the newest that onnx writes is newer than onnxruntime reads
 ONNX_OPSET = 20  # what torch's exporter writes
 EXPORT_AGAIN = (
@@ -88,6 +100,20 @@ class OnnxBody(nn.Module):
         """torch's, that stands for all of it."""
         return getattr(getattr(torch.ops, DOMAIN), self.name)
 
+    @property
+    def multiply_adds(self) -> int:
+        """Of its matrices and convolutions, for one example, as far as shapes are known."""
+        known = onnx.shape_inference.infer_shapes(self.model).graph
+        shapes = {value.name: value.type.tensor_type.shape.dim for value in (*known.value_info, *known.output)}
+        weights = {tensor.name: tensor for tensor in known.initializer if len(tensor.dims) > 1}
+        found = 0
+        for node in known.node:
+            if (weight := next((weights[name] for name in node.input if name in weights), None)) is not None:
+                numbers = math.prod(axis.dim_value or 1 for axis in shapes.get(node.output[0], ())[1:])
+                produced = weight.dims[0] if node.op_type == "Conv" else weight.dims[-1]
+                found += math.prod(weight.dims) * max(1, numbers // produced) * (node.op_type in MULTIPLYING)
+        return found
+
     def inputs(self) -> dict[str, str]:
         """The type of each input, by name, as ONNX writes it."""
         return {name: f"tensor({TYPES[self.kinds[name]]})" for name in self.names}
@@ -117,11 +143,14 @@ class OnnxBody(nn.Module):
 
 
 class OnnxNetwork(nn.Module):
-    """The body's features through a linear layer."""
+    """The body's features through a linear layer. reads_outputs: they are the outputs themselves, and no more; notes:
+    what is worth telling the user."""
 
-    def __init__(self, body: OnnxBody, head: nn.Linear) -> None:
+    def __init__(
+        self, body: OnnxBody, head: nn.Linear, reads_outputs: bool = False, notes: tuple[str, ...] = ()
+    ) -> None:
         super().__init__()
-        self.body, self.head = body, head
+        self.body, self.head, self.reads_outputs, self.notes = body, head, reads_outputs, notes
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -142,22 +171,35 @@ class OnnxNetwork(nn.Module):
         return outputs
 
 
-def load_onnx(source: str | Path | onnx.ModelProto) -> OnnxNetwork:
-    """The network of an ONNX file. A softmax, its logarithm or a sigmoid at the end is left out; a scale and a shift go
-    into the last layer.
+def load_onnx(source: str | Path | onnx.ModelProto, links: bool = True) -> OnnxNetwork:
+    """The network of an ONNX file. A scale and a shift go into the last layer; where the outputs come from anything
+    else, a layer that changes nothing is put behind (`demur.offline.network.onnx_end`).
 
-    Raises `UnsupportedModelError` for a file that is none, or whose outputs do not come from a linear layer.
+    links: of classes or labels, a softmax, its logarithm or a sigmoid at the end is left out.
+
+    Raises `UnsupportedModelError` for a file that is none, or that cannot be run.
     """
     where = "the ONNX model" if isinstance(source, onnx.ModelProto) else str(source)
     model, batch = _read(source, where)
-    layer = last_layer(_output_of(model.graph, where), Network.of(model.graph, where))
+    output = _output_of(model.graph, where)
+    network = Network.of(model.graph, where)
+    layer, notes = last_layer(output, network, links), tuple[str, ...]()
+    if layer is None:
+        model = onnx.shape_inference.infer_shapes(model)
+        layer = layer_behind(model, output, network, links)
+        read = "the inputs" if layer.read is None else f"the tensor {layer.read!r}"
+        notes = (
+            f"the output {output!r} comes from no linear layer: the posterior is over a layer behind it that changes "
+            f"nothing, and over the added weights, which read {read}",
+        )
     outputs, width = layer.weight.shape
     head = nn.Linear(width, outputs)
     with torch.no_grad():
         head.weight.copy_(torch.from_numpy(layer.weight.copy()))
         head.bias.copy_(torch.from_numpy(layer.bias.copy()))
     names = [value.name for value in model.graph.input]
-    return OnnxNetwork(OnnxBody(_cut(model, layer.features, width), names, width, batch), head).eval()
+    body = OnnxBody(_cut(model, layer.features, width), names, width, batch)
+    return OnnxNetwork(body, head, layer.changes_nothing and layer.read is None, notes).eval()
 
 
 def _read(source: str | Path | onnx.ModelProto, where: str) -> tuple[onnx.ModelProto, int | None]:
@@ -169,16 +211,20 @@ def _read(source: str | Path | onnx.ModelProto, where: str) -> tuple[onnx.ModelP
     except Exception as error:  # of protobuf, of onnx, or of the file system
         raise UnsupportedModelError(f"model: {where}: found {one_line(error)}, expected a readable ONNX file") from None
     try:
+        if not any(each.domain in ("", "ai.onnx") for each in model.opset_import):
+            model.opset_import.append(onnx.helper.make_opsetid("", ONNX_OPSET))
         model = onnx.version_converter.convert_version(model, ONNX_OPSET)
     except Exception as error:  # the converter knows not every operator of every version
         raise UnsupportedModelError(
-            f"model: {where}: found {one_line(error)}, expected operators that can be brought to version {ONNX_OPSET} "
-            "of ONNX; export the network again, with this opset"
+            f"model: {where}: found {one_line(error)}, expected operators that onnx.version_converter can bring to "
+            f"version {ONNX_OPSET} of ONNX"
         ) from None
+    _without_maps(model.graph)
     known = {tensor.name for tensor in model.graph.initializer}
     kept = [value for value in model.graph.input if value.name not in known]
     del model.graph.input[:], model.graph.value_info[:]
     model.graph.input.extend(kept)
+    _take_plain_types(model.graph, where)
     batch = _fixed_batch(model.graph)
     for value in (*model.graph.input, *model.graph.output):
         axes = value.type.tensor_type.shape.dim
@@ -188,8 +234,7 @@ def _read(source: str | Path | onnx.ModelProto, where: str) -> tuple[onnx.ModelP
         representation = ir.serde.deserialize_model(model)
     except ir.serde.SerdeError as error:
         raise UnsupportedModelError(
-            f"model: {where}: found {one_line(error)}, expected inputs and outputs that are tensors; skl2onnx gives "
-            "them with options={'zipmap': False}"
+            f"model: {where}: found {one_line(error)}, expected inputs and outputs that are tensors"
         ) from None
     with quiet_exporter():
         optimizer.inline(representation)
@@ -201,6 +246,45 @@ def _read(source: str | Path | onnx.ModelProto, where: str) -> tuple[onnx.ModelP
     return (folded if batch is None else freed(folded, batch)), batch
 
 
+def _take_plain_types(graph: onnx.GraphProto, where: str) -> None:
+    """Inputs of another type than a network of torch has are cast to it behind inputs of float32 or int64."""
+    casts = []
+    for value in graph.input:
+        kind = value.type.tensor_type.elem_type
+        if kind in TYPES:
+            continue
+        if kind not in TAKEN_AS:
+            raise UnsupportedModelError(
+                f"model: {where}: found the input {value.name!r} of type {onnx.TensorProto.DataType.Name(kind)}, "
+                "expected numbers"
+            )
+        own = f"{value.name}_{OWN}"
+        _rename(graph, value.name, own)
+        casts.append(onnx.helper.make_node("Cast", [value.name], [own], to=kind))
+        value.type.tensor_type.elem_type = TAKEN_AS[kind]
+    nodes = [*casts, *graph.node]
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
+def _rename(graph: onnx.GraphProto, name: str, other: str) -> None:
+    """Wherever nodes read it, in the graphs inside nodes too."""
+    for node in graph.node:
+        node.input[:] = [other if each == name else each for each in node.input]
+        for attribute in node.attribute:
+            for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+                _rename(inner, name, other)
+
+
+def _without_maps(graph: onnx.GraphProto) -> None:
+    """The probabilities themselves where the file gives a mapping of each class to its own, as skl2onnx does."""
+    values = {node.output[0]: node.input[0] for node in graph.node if node.op_type == "ZipMap"}
+    for output in graph.output:
+        if output.name in values:
+            name = values[output.name]
+            output.CopyFrom(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["batch", None]))
+
+
 def _fixed_batch(graph: onnx.GraphProto) -> int | None:
     """The number of examples that the inputs are of; None for any."""
     axes = [value.type.tensor_type.shape.dim for value in graph.input]
@@ -209,8 +293,9 @@ def _fixed_batch(graph: onnx.GraphProto) -> int | None:
 
 
 def _output_of(graph: onnx.GraphProto, where: str) -> str:
-    """The one called "logits", or the first of numbers."""
-    floats = [value.name for value in graph.output if value.type.tensor_type.elem_type == onnx.TensorProto.FLOAT]
+    """The one called "logits", or the first of numbers, or what an ArgMax chooses from."""
+    floats = [value.name for value in graph.output if value.type.tensor_type.elem_type in FLOATS]
+    floats = floats or [node.input[0] for node in graph.node if node.op_type == "ArgMax"][-1:]
     if not floats:
         found = ", ".join(value.name for value in graph.output)
         raise UnsupportedModelError(f"model: {where}: found the outputs {found}, expected one of float32 numbers")
@@ -221,7 +306,7 @@ def _cut(model: onnx.ModelProto, features: str, width: int) -> onnx.ModelProto:
     """The part up to the features, which are an output of their own: of a linear model they are an input."""
     body = onnx.ModelProto()
     body.CopyFrom(model)
-    body.graph.node.append(onnx.helper.make_node("Identity", [features], [FEATURES]))
+    body.graph.node.append(onnx.helper.make_node("Cast", [features], [FEATURES], to=onnx.TensorProto.FLOAT))
     del body.graph.output[:]
     body.graph.output.append(onnx.helper.make_tensor_value_info(FEATURES, onnx.TensorProto.FLOAT, ["batch", width]))
     representation = ir.serde.deserialize_model(body)

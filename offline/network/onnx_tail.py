@@ -8,7 +8,7 @@ import onnx
 from onnx import numpy_helper
 
 from ..runtime.arrays import Array
-from .unsupported import TREES_HAVE_NO_WEIGHTS, UnsupportedModelError
+from .unsupported import UnsupportedModelError
 
 # Of the end of a classifier: the outputs before it are the logits.
 LINKS = frozenset({"Softmax", "LogSoftmax", "Sigmoid"})
@@ -16,8 +16,8 @@ PASSING = frozenset({"Identity", "Cast", "Dropout"})
 RESHAPING = frozenset({"Squeeze", "Unsqueeze", "Reshape", "Flatten"})
 AFFINE = frozenset({"Add", "Sub", "Mul", "Div"})
 EXPECTED = (
-    "those of a linear layer (Gemm, or MatMul, of constant weights), with or without a softmax or sigmoid, a scale and "
-    "a shift behind; export the network with these as its output"
+    "one number, or a row of at most 4,096, for each example; where a tensor before it is that, cut the file there: "
+    "onnx.utils.extract_model(file, other_file, inputs, [tensor])"
 )
 
 
@@ -39,21 +39,23 @@ class Network:
         found = self.constants.get(name)
         return None if found is None else np.asarray(numpy_helper.to_array(found), np.float64)
 
-    def refuse(self, node: onnx.NodeProto | None) -> UnsupportedModelError:
-        """The error for outputs that this operator gives."""
-        kind = "none" if node is None else node.op_type
-        if kind.startswith("TreeEnsemble"):
-            return UnsupportedModelError(f"model: {self.where}: found {kind}. {TREES_HAVE_NO_WEIGHTS}")
-        return UnsupportedModelError(f"model: {self.where}: found outputs of the operator {kind}, expected {EXPECTED}")
+    def refuse(self, found: str) -> UnsupportedModelError:
+        """The error for outputs like these."""
+        return UnsupportedModelError(f"model: {self.where}: found {found}, expected {EXPECTED}")
 
 
 @dataclass(frozen=True)
 class LastLayer:
-    """The network's outputs from its features (B, F): features @ weight.T + bias; weight (K, F), bias (K,) float32."""
+    """The network's outputs from its features (B, F): features @ weight.T + bias; weight (K, F), bias (K,) float32.
+
+    changes_nothing: a part of the features are the outputs. read: the tensor that the others are; None: there are none.
+    """
 
     features: str
     weight: Array
     bias: Array
+    changes_nothing: bool = False
+    read: str | None = None
 
 
 @dataclass(frozen=True)
@@ -86,24 +88,30 @@ class _Tail:
         return flat if self.chosen is None or len(flat) == 1 else flat[self.chosen]
 
 
-def last_layer(output: str, network: Network) -> LastLayer:
-    """The last linear layer before `output`, with what stands behind it in its weights.
+def last_layer(output: str, network: Network, links: bool = True) -> LastLayer | None:
+    """The last linear layer before `output`, with what stands behind it in its weights; None for outputs that come from
+    anything else.
 
-    A softmax, its logarithm or a sigmoid is left out, and so is the shape of a single output. Raises
-    `UnsupportedModelError` for outputs that come from anything else.
+    links: a softmax, its logarithm or a sigmoid is left out. So is the shape of a single output.
     """
-    tail, linked = _Tail(output, np.ones(1), np.zeros(1)), False
+    tail, linked = _Tail(output, np.ones(1), np.zeros(1)), not links
     while True:
         node = network.makers.get(tail.name)
         if node is None:
-            raise network.refuse(None)
-        if node.op_type in LINKS and not linked and tail.is_identity and tail.chosen is None:
+            return None
+        if is_link(node) and not linked and tail.is_identity and tail.chosen is None:
             linked, tail = True, replace(tail, name=node.input[0])
             continue
         before = _before(node, tail, network)
         if before is None:
             return _folded(node, tail, network)
         tail = before
+
+
+def is_link(node: onnx.NodeProto) -> bool:
+    """Whether it makes probabilities of logits; a softmax over the examples makes none of an example."""
+    axis = next((onnx.helper.get_attribute_value(each) for each in node.attribute if each.name == "axis"), -1)
+    return node.op_type in LINKS and axis != 0
 
 
 def _before(node: onnx.NodeProto, tail: _Tail, network: Network) -> _Tail | None:
@@ -142,28 +150,31 @@ def _affine(node: onnx.NodeProto, tail: _Tail, network: Network) -> _Tail | None
     return tail.times(1 / value, name) if left is None else None
 
 
-def _folded(node: onnx.NodeProto, tail: _Tail, network: Network) -> LastLayer:
-    """The linear layer `node` with its tail in it."""
-    weight, bias = _linear(node, network)
+def _folded(node: onnx.NodeProto, tail: _Tail, network: Network) -> LastLayer | None:
+    """The linear layer `node` with its tail in it; None for anything else."""
+    linear = _linear(node, network)
+    if linear is None:
+        return None
+    weight, bias = linear
     chosen = slice(None) if tail.chosen is None else tail.chosen
     weight, bias = weight[chosen], bias[chosen]
     if (tail.single and len(weight) != 1) or {len(tail.scale), len(tail.shift)} - {1, len(weight)}:
-        raise network.refuse(network.makers[tail.name])
+        return None
     bias = tail.scale * bias + tail.shift
     return LastLayer(node.input[0], (tail.scale[:, np.newaxis] * weight).astype(np.float32), bias.astype(np.float32))
 
 
-def _linear(node: onnx.NodeProto, network: Network) -> tuple[Array, Array]:
-    """Weight (K, F) and bias (K,), float64."""
+def _linear(node: onnx.NodeProto, network: Network) -> tuple[Array, Array] | None:
+    """Weight (K, F) and bias (K,), float64; None for an operator that is no linear layer."""
     weight = network.constant(node.input[1]) if node.op_type in ("Gemm", "MatMul") else None
     if weight is None or weight.ndim != 2:
-        raise network.refuse(node)
+        return None
     if node.op_type == "MatMul":
         return weight.T, np.zeros(weight.shape[1])
     options = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
     bias = network.constant(node.input[2]) if _has_third(node.input) else np.zeros(1)
     if options.get("transA") or bias is None:
-        raise network.refuse(node)
+        return None
     weight = options.get("alpha", 1.0) * (weight if options.get("transB") else weight.T)
     return weight, np.broadcast_to(options.get("beta", 1.0) * bias.reshape(-1), (len(weight),))
 

@@ -23,10 +23,9 @@ FORWARD_REMEDIES = {
         "give the nn.Embedding a row for each token, or leave out the tokens beyond",
     ),
 }
-TREES_HAVE_NO_WEIGHTS = (
-    "Trees have no weights that outputs can be differentiated in, so there is no posterior over them: train a network "
-    "on the same columns (demur new table), or keep the trees and set thresholds on their own probabilities by "
-    "conformal prediction (crepes, MAPIE), which says nothing of inputs unlike the training data"
+IN_ONNX = (
+    "Trees, and anything else that onnxruntime can run, are taken as ONNX: "
+    "skl2onnx.to_onnx(model, X[:1].astype(numpy.float32)), onnxmltools.convert_lightgbm or convert_xgboost"
 )
 IMAGES = "give images as (channels, height, width), such as x.{} of a batch"
 OF_IMAGES = {2: "reshape(-1, channels, height, width)", 3: "unsqueeze(1)", 4: "permute(0, 3, 1, 2)"}

@@ -52,12 +52,14 @@ class PlainAnswers:
         return added.gate.of(subnetwork, v, self.job.likelihood.added_share.astype(subnetwork.dtype))
 
     def rounding(self, truth: Truth) -> dict[str, float]:
-        """The effect of rounding on the network: plain torch in float32, and with every weight off by a few float32
-        steps.
+        """The effect of rounding on the network: plain torch in float32, of each example alone too, and with every
+        weight off by a few float32 steps.
 
         In a large network some units lie so near a kink that rounding makes their derivative jump.
         """
         single = truth.errors(self._of(self.job.network, self.inputs)[0])
+        each = [self._of(self.job.network, example)[0] for example in torch.split(self.inputs, 1)]
+        alone = truth.errors({name: np.concatenate([one[name] for one in each]) for name in each[0]})
         shaken = private_copy(self.job.network, self.job.device, torch.float64)
         generator = torch.Generator(self.job.device).manual_seed(0)
         for weight in shaken.parameters():
@@ -69,7 +71,7 @@ class PlainAnswers:
         else:
             with highest_precision(shaken, self.inputs) as precise:
                 moved = truth.errors(self._of(shaken, precise)[0])
-        return {name: max(single[name], moved[name]) for name in single}
+        return {name: max(single[name], alone[name], moved[name]) for name in single}
 
     def _of(self, network: nn.Module, inputs: Tensor) -> tuple[dict[str, Array], Array, Array]:
         """Mean, variance and what added weights give; the derivatives; and v; in the network's precision."""

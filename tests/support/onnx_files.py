@@ -43,3 +43,38 @@ def perceptron(
     )
     versions = [helper.make_opsetid("", opset), *([helper.make_opsetid(domain, 1)] if domain else [])]
     return helper.make_model(graph, opset_imports=versions, ir_version=8)
+
+
+def trees(rows: np.ndarray, splits: Sequence[float]) -> onnx.ModelProto:
+    """A classifier of ai.onnx.ml over two columns: class 1 is likely on one side of exactly one of the splits."""
+    # Node 0 asks for column 0, nodes 1 and 2 for column 1; 3 to 6 are leaves.
+    leaves = [0.1, 0.9, 0.9, 0.1]
+    node = helper.make_node(
+        "TreeEnsembleClassifier",
+        ["x"],
+        ["label", "probabilities"],
+        domain="ai.onnx.ml",
+        post_transform="NONE",
+        classlabels_int64s=[0, 1],
+        nodes_treeids=[0] * 7,
+        nodes_nodeids=list(range(7)),
+        nodes_featureids=[0, 1, 1, 0, 0, 0, 0],
+        nodes_modes=["BRANCH_GT"] * 3 + ["LEAF"] * 4,
+        nodes_values=[splits[0], splits[1], splits[1], 0.0, 0.0, 0.0, 0.0],
+        nodes_truenodeids=[1, 3, 5, 0, 0, 0, 0],
+        nodes_falsenodeids=[2, 4, 6, 0, 0, 0, 0],
+        class_treeids=[0] * 8,
+        class_nodeids=[n for n in range(3, 7) for _ in range(2)],
+        class_ids=[0, 1] * 4,
+        class_weights=[w for p in leaves for w in (1 - p, p)],
+    )
+    graph = helper.make_graph(
+        [node],
+        "trees",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [None, rows.shape[1]])],
+        [
+            helper.make_tensor_value_info("label", TensorProto.INT64, [None]),
+            helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, [None, 2]),
+        ],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("ai.onnx.ml", 1)], ir_version=8)

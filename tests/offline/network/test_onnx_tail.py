@@ -11,7 +11,6 @@ from onnx import TensorProto, helper
 from torch import Tensor, nn
 
 from demur.offline.network.onnx_network import load_onnx
-from demur.offline.network.unsupported import UnsupportedModelError
 from demur.service.inference.onnx_runtime import onnxruntime
 from tests.support.onnx_files import perceptron
 
@@ -67,32 +66,6 @@ def test_a_scale_a_shift_and_a_shape_go_into_the_last_layer(tail: str) -> None:
     (expected,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": X})
     found = load_onnx(model)(torch.from_numpy(X)).detach().numpy()
     np.testing.assert_allclose(found.reshape(expected.shape), expected, rtol=1e-4, atol=1e-5)
-
-
-REFUSED: dict[str, tuple[list[onnx.NodeProto], str]] = {
-    "several reshaped": ([LINEAR, helper.make_node("Reshape", ["z", "line"], ["out"])], "operator"),
-    "one over": ([LINEAR, helper.make_node("Div", ["s", "z"], ["out"])], "operator Div"),
-    "a probability scaled": (
-        [LINEAR, helper.make_node("Softmax", ["z"], ["p"]), helper.make_node("Mul", ["p", "s"], ["out"])],
-        "operator Softmax",
-    ),
-    "a probability alone": (
-        [
-            LINEAR,
-            helper.make_node("Softmax", ["z"], ["p"]),
-            helper.make_node("Gather", ["p", "place"], ["out"], axis=1),
-        ],
-        "operator Softmax",
-    ),
-    "examples chosen": ([LINEAR, helper.make_node("Gather", ["z", "place"], ["out"], axis=0)], "operator Gather"),
-}
-
-
-@pytest.mark.parametrize("tail", REFUSED)
-def test_other_tails_are_refused(tail: str) -> None:
-    nodes, named = REFUSED[tail]
-    with pytest.raises(UnsupportedModelError, match=rf"{named}.*export the network with these as its output"):
-        load_onnx(perceptron(nodes, CONSTANTS))
 
 
 class Convolution(nn.Module):

@@ -1,0 +1,121 @@
+"""The end of an ONNX network that is no linear layer: trees, a quantised or recurrent end, anything that computes.
+
+A layer that changes nothing is put behind it: outputs = [z, f] [0, I]^T, with its outputs f and, where there is one,
+the last tensor z before them that holds more of an example. So the posterior is over what a linear layer there could
+add, and the added weights read z; of a table's trees, the columns.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from .onnx_batch import trial
+from .onnx_tail import PASSING, LastLayer, Network, is_link
+
+MOST_READ = 4096  # numbers of an example
+# Of probabilities: what trees vote for is impossible only as far as they have seen, and rounded to 1e-7. What a network
+# computes has digits as long as it has any, but for the odds of what is next to 1.
+LEAST_VOTE, LEAST_COMPUTED, LEAST_ODDS = 1e-3, 1e-30, 1e-6
+FLAT, PROBABLE, LOGARITHM, OTHER, LOGITS, READ, JOINED = (
+    f"demur_{name}" for name in ("flat", "probable", "logarithm", "other", "logits", "read", "joined")
+)
+
+
+def layer_behind(model: onnx.ModelProto, output: str, network: Network, links: bool = True) -> LastLayer:
+    """The layer that changes nothing behind `output`, whose features become part of the model's graph.
+
+    links: of classes or labels, a softmax, its logarithm or a sigmoid is left out; other probabilities become their
+    logarithms, or those of their odds. Raises `UnsupportedModelError` for a model that cannot be tried, and for outputs
+    that are no row of numbers.
+    """
+    name = _before_link(output, network) if links else output
+    read = _read(model.graph, name, network)
+    outputs, *inner = trial(model, [name, *([] if read is None else [read])], network.where)
+    if outputs.ndim > 1 and sum(size > 1 for size in outputs.shape[1:]) > 1:
+        raise network.refuse(f"the output {output!r} of shape {outputs.shape} for {len(outputs)} examples")
+    outputs = outputs.reshape(len(outputs), -1)
+    count, width = outputs.shape[1], 0
+    if count > MOST_READ:
+        raise network.refuse(f"the output {output!r} of {count:,} numbers an example")
+    if inner and len(inner[0]) == len(outputs) and count < inner[0][0].size <= MOST_READ:
+        width = inner[0][0].size
+    else:
+        read = None
+    graph = model.graph
+    graph.node.append(helper.make_node("Flatten", [name], [FLAT], axis=1))
+    features = FLAT
+    if links and name == output and bool(((outputs >= 0) & (outputs <= 1)).all()):
+        rows = outputs.shape[1] > 1 and np.allclose(outputs.sum(axis=1), 1, atol=1e-3)
+        features = _logits(graph, rows)
+    if read is not None:
+        graph.node.append(helper.make_node("Flatten", [read], [READ], axis=1))
+        graph.node.append(helper.make_node("Concat", [READ, features], [JOINED], axis=1))
+        features = JOINED
+    weight = np.concatenate([np.zeros((count, width)), np.eye(count)], axis=1).astype(np.float32)
+    return LastLayer(features, weight, np.zeros(count, np.float32), True, read)
+
+
+def _before_link(output: str, network: Network) -> str:
+    """What goes into the softmax or sigmoid at the end, or the output itself."""
+    name = output
+    while (node := network.makers.get(name)) is not None and (node.op_type in PASSING or is_link(node)):
+        name = str(node.input[0])
+        if is_link(node):
+            return name
+    return output
+
+
+def _logits(graph: onnx.GraphProto, rows: bool) -> str:
+    """log p less its mean over the classes, of rows that sum to 1; of others log(p / (1 - p))."""
+    voted = any(node.domain == "ai.onnx.ml" for node in graph.node)
+    least = LEAST_VOTE if voted else LEAST_COMPUTED if rows else LEAST_ODDS
+    constants = {"least": np.float32(least), "most": np.float32(1 - least), "one": np.float32(1), "axis": np.array([1])}
+    names = {name: f"{PROBABLE}_{name}" for name in constants}
+    graph.initializer.extend(numpy_helper.from_array(np.asarray(constants[name]), names[name]) for name in constants)
+    graph.node.append(helper.make_node("Clip", [FLAT, names["least"], names["most"]], [PROBABLE]))
+    graph.node.append(helper.make_node("Log", [PROBABLE], [LOGARITHM]))
+    if rows:
+        graph.node.append(helper.make_node("ReduceMean", [LOGARITHM, names["axis"]], [OTHER]))
+    else:
+        graph.node.append(helper.make_node("Sub", [names["one"], PROBABLE], [f"{OTHER}_odds"]))
+        graph.node.append(helper.make_node("Log", [f"{OTHER}_odds"], [OTHER]))
+    graph.node.append(helper.make_node("Sub", [LOGARITHM, OTHER], [LOGITS]))
+    return LOGITS
+
+
+def _read(graph: onnx.GraphProto, output: str, network: Network) -> str | None:
+    """The last tensor of floating-point numbers before the output with the batch in front and more numbers of an
+    example than it has, as far as its shape is known; None: only the inputs themselves."""
+    known = {value.name: value for value in (*graph.value_info, *graph.output)}
+    least = _size(known.get(output)) or 0
+    for name in _ancestors(output, network):
+        size = _size(known.get(name))
+        if name != output and size is not None and max(least, 1) < size <= MOST_READ:
+            return name
+    return None
+
+
+def _size(value: onnx.ValueInfoProto | None) -> int | None:
+    """How many numbers an example has; None where that, or whether it is one example a row, is not known."""
+    if value is None or value.type.tensor_type.elem_type != onnx.TensorProto.FLOAT:
+        return None
+    first, *rest = value.type.tensor_type.shape.dim or [None]
+    if first is None or first.dim_value or not rest or not all(axis.dim_value for axis in rest):
+        return None
+    return int(np.prod([axis.dim_value for axis in rest]))
+
+
+def _ancestors(output: str, network: Network) -> Iterator[str]:
+    """The tensors that a node makes and that the output depends on, nearest first."""
+    seen, waiting = {output}, [output]
+    while waiting:
+        node = network.makers.get(waiting.pop(0))
+        if node is None:
+            continue
+        for name in node.input:
+            if name and name not in seen and name in network.makers:
+                seen.add(name)
+                waiting.append(name)
+                yield name

@@ -1,0 +1,231 @@
+"""offline/network/onnx_end.py: ends that are no linear layer, and inputs of any type, as onnxruntime has them."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import TensorProto, helper
+
+from demur.offline import FitConfig, fit_bundle
+from demur.offline.features.activations import INPUTS
+from demur.offline.features.layers import choose_layers
+from demur.offline.network.onnx_network import load_onnx
+from demur.offline.network.unsupported import UnsupportedModelError
+from demur.service.inference.onnx_runtime import onnxruntime
+from demur.service.inference.predictor import Predictor
+from tests.support.onnx_files import perceptron, trees
+
+Array = np.ndarray
+DRAW = np.random.default_rng(0)
+X = DRAW.normal(size=(40, 2)).astype(np.float32)
+CONSTANTS: dict[str, Array] = {
+    "w": DRAW.normal(size=(5, 3)).astype(np.float32),
+    "b": DRAW.normal(size=3).astype(np.float32),
+    "one": DRAW.normal(size=(5, 1)).astype(np.float32),
+    "s": np.array(4.0, np.float32),
+    "unit": np.array(1.0, np.float32),
+    "line": np.array([-1], np.int64),
+    "place": np.array(1, np.int64),
+    "axis": np.array([1], np.int64),
+}
+LINEAR = helper.make_node("Gemm", ["h", "w", "b"], ["z"])
+SPELLED = [
+    helper.make_node("Exp", ["z"], ["e"]),
+    helper.make_node("ReduceSum", ["e", "axis"], ["sum"]),
+    helper.make_node("Div", ["e", "sum"], ["out"]),
+]
+
+
+def answers(model: onnx.ModelProto, **inputs: Array) -> list[Array]:
+    found: list[Array] = onnxruntime.InferenceSession(model.SerializeToString()).run(None, inputs)
+    return found
+
+
+def logits(model: onnx.ModelProto, x: Array = X, **options: Any) -> Array:
+    with torch.no_grad():
+        found: Array = load_onnx(model, **options)(torch.from_numpy(x)).numpy()
+    return found
+
+
+def softmax(values: Array) -> Array:
+    return np.exp(values) / np.exp(values).sum(axis=1, keepdims=True)
+
+
+AS_THEY_ARE: dict[str, list[onnx.NodeProto]] = {
+    "relu": [LINEAR, helper.make_node("Relu", ["z"], ["out"])],
+    "one over": [LINEAR, helper.make_node("Div", ["s", "z"], ["out"])],
+    "scaled probabilities": [
+        LINEAR,
+        helper.make_node("Softmax", ["z"], ["p"]),
+        helper.make_node("Mul", ["p", "s"], ["out"]),
+    ],
+}
+
+
+@pytest.mark.parametrize("end", AS_THEY_ARE)
+def test_the_outputs_stay_as_they_are(end: str) -> None:
+    model = perceptron(AS_THEY_ARE[end], CONSTANTS)
+    np.testing.assert_allclose(logits(model), answers(model, x=X)[0], rtol=1e-5, atol=1e-6)
+    network = load_onnx(model)
+    assert network.head.weight.shape == (3, 5 + 3), "the last tensor that holds more is read, too"
+    assert not network.reads_outputs
+    assert "comes from no linear layer" in network.notes[0]
+    assert "'h'" in network.notes[0]
+
+
+@pytest.mark.parametrize("opset", [13, 17, 21])
+def test_a_softmax_that_is_spelled_out(opset: int) -> None:
+    model = perceptron([LINEAR, *SPELLED], CONSTANTS, opset=opset)
+    np.testing.assert_allclose(softmax(logits(model)), answers(model, x=X)[0], rtol=1e-4)
+
+
+@pytest.mark.parametrize("op", ["Softmax", "LogSoftmax"])
+@pytest.mark.parametrize("opset", [7, 11, 13, 21])
+def test_a_softmax_of_any_version_is_left_out(op: str, opset: int) -> None:
+    model = perceptron([LINEAR, helper.make_node(op, ["z"], ["out"], axis=1)], CONSTANTS, opset=opset)
+    network = load_onnx(model)
+    found = logits(model)
+    expected = answers(model, x=X)[0]
+    np.testing.assert_allclose(softmax(found), expected if op == "Softmax" else np.exp(expected), rtol=1e-4)
+    assert network.notes == ()
+
+
+def test_a_softmax_over_the_examples_makes_no_probabilities() -> None:
+    model = perceptron([LINEAR, helper.make_node("Softmax", ["z"], ["out"], axis=0)], CONSTANTS)
+    found, probabilities = logits(model, X[:8]), answers(model, x=X[:8])[0]
+    np.testing.assert_allclose(1 / (1 + np.exp(-found)), probabilities, rtol=1e-3)
+
+
+def test_a_sigmoid_that_is_spelled_out_gives_its_odds() -> None:
+    nodes = [
+        LINEAR,
+        helper.make_node("Neg", ["z"], ["n"]),
+        helper.make_node("Exp", ["n"], ["e"]),
+        helper.make_node("Add", ["e", "unit"], ["sum"]),
+        helper.make_node("Div", ["unit", "sum"], ["out"]),
+    ]
+    model = perceptron(nodes, CONSTANTS)
+    found = logits(model)
+    np.testing.assert_allclose(1 / (1 + np.exp(-found)), answers(model, x=X)[0], rtol=1e-3, atol=1e-5)
+
+
+def test_values_between_0_and_1_stay_values() -> None:
+    """Of a regression, which a sigmoid keeps in its range."""
+    model = perceptron([LINEAR, helper.make_node("Sigmoid", ["z"], ["out"])], CONSTANTS)
+    np.testing.assert_allclose(logits(model, links=False), answers(model, x=X)[0], rtol=1e-5)
+    np.testing.assert_allclose(logits(model), np.log(1 / (1 / answers(model, x=X)[0] - 1)), rtol=1e-3, atol=1e-4)
+
+
+def test_the_class_alone_gives_what_it_is_chosen_from() -> None:
+    model = perceptron([LINEAR, helper.make_node("ArgMax", ["z"], ["out"], axis=1)], CONSTANTS, kind=TensorProto.INT64)
+    assert logits(model).argmax(axis=1).tolist() == answers(model, x=X)[0][:, 0].tolist()
+
+
+REFUSED: dict[str, tuple[list[onnx.NodeProto], str]] = {
+    "all in a line": ([LINEAR, helper.make_node("Reshape", ["z", "line"], ["out"])], r"'out' of shape \(24,\) for 8"),
+    "an example chosen": ([LINEAR, helper.make_node("Gather", ["z", "place"], ["out"], axis=0)], r"of shape \(3,\)"),
+    "a number alone": ([helper.make_node("Cast", ["h"], ["out"], to=TensorProto.INT64)], "the outputs out"),
+    "a table an example": (
+        [
+            helper.make_node("Unsqueeze", ["h", "axis"], ["row"]),
+            helper.make_node("Relu", ["row"], ["r"]),
+            helper.make_node("Concat", ["r", "r"], ["out"], axis=1),
+        ],
+        r"'out' of shape \(8, 2, 5\) for 8 examples, expected .*onnx\.utils\.extract_model",
+    ),
+}
+
+
+@pytest.mark.parametrize("end", REFUSED)
+def test_what_is_no_row_of_numbers_is_refused_at_once(end: str) -> None:
+    nodes, named = REFUSED[end]
+    kind = TensorProto.INT64 if end == "a number alone" else TensorProto.FLOAT
+    with pytest.raises(UnsupportedModelError, match=named):
+        load_onnx(perceptron(nodes, CONSTANTS, kind=kind))
+
+
+def test_what_depends_on_how_long_an_input_is_is_refused() -> None:
+    graph = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["out"])],
+        "longer",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", "length"])],
+        [helper.make_tensor_value_info("out", TensorProto.FLOAT, ["n", "length"])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    with pytest.raises(UnsupportedModelError, match=r"'out' of shape \(8, 64\).*\(8, 96\) where inputs are longer"):
+        load_onnx(model)
+
+
+def test_an_input_that_is_none_of_the_examples_is_refused_with_its_shape() -> None:
+    model = perceptron([helper.make_node("Mul", ["h", "rate"], ["out"])], CONSTANTS)
+    model.graph.input.append(helper.make_tensor_value_info("rate", TensorProto.FLOAT, []))
+    with pytest.raises(UnsupportedModelError, match=r"8 examples of random .*\(x batch x 2, rate without axes\)"):
+        load_onnx(model)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        (TensorProto.DOUBLE, torch.float32),
+        (TensorProto.FLOAT16, torch.float32),
+        (TensorProto.UINT8, torch.float32),
+        (TensorProto.INT32, torch.int64),
+    ],
+)
+def test_an_input_of_another_type_is_cast(kind: int, given: torch.dtype) -> None:
+    model = perceptron([helper.make_node("Gemm", ["h", "w", "b"], ["out"])], CONSTANTS)
+    model.graph.input[0].type.tensor_type.elem_type = kind
+    model.graph.node[0].input[0] = "plain"
+    model.graph.node.insert(0, helper.make_node("Cast", ["x"], ["plain"], to=TensorProto.FLOAT))
+    whole = np.round(3 * np.abs(X)).astype(helper.tensor_dtype_to_np_dtype(kind))
+    network = load_onnx(model)
+    with torch.no_grad():
+        found = network(torch.from_numpy(whole.astype(np.float64)).to(given)).numpy()
+    np.testing.assert_allclose(found, answers(model, x=whole)[0], rtol=1e-4, atol=1e-5)
+    assert network.body.inputs() == {"x": "tensor(float)" if given == torch.float32 else "tensor(int64)"}
+
+
+def test_probabilities_in_a_mapping_are_taken_out_of_it() -> None:
+    plain = trees(X, [0.3, -0.2])
+    mapped = onnx.ModelProto()
+    mapped.CopyFrom(plain)
+    values = mapped.graph.output[1].name
+    mapped.graph.node.append(
+        helper.make_node("ZipMap", [values], ["mapping"], domain="ai.onnx.ml", classlabels_int64s=[0, 1])
+    )
+    element = helper.make_map_type_proto(TensorProto.INT64, helper.make_tensor_type_proto(TensorProto.FLOAT, None))
+    mapped.graph.output[1].CopyFrom(helper.make_value_info("mapping", helper.make_sequence_type_proto(element)))
+    np.testing.assert_array_equal(logits(mapped), logits(plain))
+
+
+def test_trees_are_fitted_and_served(tmp_path: Path) -> None:
+    """Their answers stay theirs; what lies far from the columns' range is rejected, which no tree would tell."""
+    rows = np.random.default_rng(1).normal(size=(300, 2)).astype(np.float32)
+    noise = np.random.default_rng(2).random(300) < 0.1
+    labels = ((rows[:, 0] > 0.3) ^ (rows[:, 1] > -0.2) ^ noise).astype(int)
+    model = trees(rows, [0.3, -0.2])
+    network = load_onnx(model)
+    layers = choose_layers(network, torch.from_numpy(rows[:2]), "table", "head")
+    assert layers is not None
+    assert layers.link == (INPUTS,)
+    path = fit_bundle(
+        model,
+        (rows[:150], labels[:150]),
+        tmp_path / "bundle",
+        calibration_loader=(rows[150:], labels[150:]),
+        config=FitConfig(false_reject_rate=0.1),
+    )
+    predictor = Predictor.load(path)
+    found = predictor.predict(rows)
+    assert found.probabilities is not None
+    assert found.probabilities.argmax(axis=1).tolist() == answers(model, x=rows)[1].argmax(axis=1).tolist()
+    assert predictor.predict(30 + rows).rejected.all()
+    assert found.rejected.mean() < 0.2
+
+
+def test_the_work_of_the_file_counts() -> None:
+    network = load_onnx(perceptron([LINEAR, *SPELLED], CONSTANTS))
+    assert network.body.multiply_adds == 2 * 5 + 5 * 3
