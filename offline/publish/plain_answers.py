@@ -53,23 +53,25 @@ class PlainAnswers:
 
     def rounding(self, truth: Truth) -> dict[str, float]:
         """The effect of rounding on the network: plain torch in float32, of each example alone too, and with every
-        weight off by a few float32 steps.
+        weight and input off by a few float32 steps.
 
-        In a large network some units lie so near a kink that rounding makes their derivative jump.
+        In a large network some units lie so near a kink that rounding makes their derivative jump. Of a file only the
+        last weights are torch's: what its own operators round, the inputs show.
         """
         single = truth.errors(self._of(self.job.network, self.inputs)[0])
         each = [self._of(self.job.network, example)[0] for example in torch.split(self.inputs, 1)]
         alone = truth.errors({name: np.concatenate([one[name] for one in each]) for name in each[0]})
         shaken = private_copy(self.job.network, self.job.device, torch.float64)
         generator = torch.Generator(self.job.device).manual_seed(0)
-        for weight in shaken.parameters():
-            noise = torch.randn(weight.shape, generator=generator, device=self.job.device, dtype=weight.dtype)
-            weight.mul_(1 + ROUNDING_STEP * noise)
+        inputs = self.inputs.clone()
+        for values in (*shaken.parameters(), *([inputs] if inputs.is_floating_point() else [])):
+            noise = torch.randn(values.shape, generator=generator, device=self.job.device, dtype=values.dtype)
+            values.mul_(1 + ROUNDING_STEP * noise)
         if truth.precision == "float32":
             shaken.float()
-            moved = truth.errors(self._of(shaken, self.inputs)[0])
+            moved = truth.errors(self._of(shaken, inputs)[0])
         else:
-            with highest_precision(shaken, self.inputs) as precise:
+            with highest_precision(shaken, inputs) as precise:
                 moved = truth.errors(self._of(shaken, precise)[0])
         return {name: max(single[name], alone[name], moved[name]) for name in single}
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from onnx import helper
 
 import demur.offline.publish.exporter
 from demur.offline.config import FitConfig
@@ -22,6 +23,7 @@ from demur.offline.export.verify import (
 from demur.offline.fit import fit_bundle
 from demur.service.bundle import Verification
 from tests.support.bundles import FEATURE_SPEC, write_linear
+from tests.support.onnx_files import perceptron
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the exporter's own deprecations are not ours to mend
 ROUNDING = {"mean": 0.0, "variance": 0.0}
@@ -85,15 +87,36 @@ def test_what_single_precision_does_not_hold_is_said(tmp_path: Path) -> None:
         verify(synthetic.path, truth)
 
 
-def test_rounding_is_measured_on_the_network_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a fit hands to `verify`: about float32's precision, for every quantity."""
-    asked: list[dict[str, float]] = []
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, float]]:
+    """What fits hand to `verify` as rounding."""
+    found: list[dict[str, float]] = []
 
     def asking(folder: Path, truth: Truth, rounding: Callable[[], dict[str, float]]) -> Verification:
-        asked.append(rounding())
+        found.append(rounding())
         return verify(folder, truth, rounding)
 
     monkeypatch.setattr(demur.offline.publish.exporter, "verify", asking)
+    return found
+
+
+def test_what_a_file_rounds_is_seen_by_its_inputs(tmp_path: Path, asked: list[dict[str, float]]) -> None:
+    """Only its last layer is torch's, whose weights show nothing of a steep function before them."""
+    draw = np.random.default_rng(0)
+    constants = {"w": draw.normal(size=(5, 3)).astype(np.float32), "steep": np.array(300.0, np.float32)}
+    nodes = [
+        helper.make_node("Mul", ["h", "steep"], ["u"]),
+        helper.make_node("Sin", ["u"], ["s"]),
+        helper.make_node("MatMul", ["s", "w"], ["out"]),
+    ]
+    data = (draw.normal(size=(60, 2)).astype(np.float32), draw.integers(0, 3, 60))
+    config = FitConfig(prior_precision=1.0, false_reject_rate=0.2)
+    fit_bundle(perceptron(nodes, constants), data, tmp_path / "b", calibration_loader=data, config=config)
+    assert asked[0]["mean"] > 1e-4
+
+
+def test_rounding_is_measured_on_the_network_itself(tmp_path: Path, asked: list[dict[str, float]]) -> None:
+    """About float32's precision, for every quantity."""
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
     loader = [(torch.randn(30, 4), torch.randint(0, 3, (30,))) for _ in range(2)]
