@@ -19,6 +19,7 @@ from .jacobian.plan import make_jacobian
 from .network.inputs import ONE_INPUT, InputForm, input_form
 from .network.model_check import check_private
 from .network.model_copy import copied_model, usable
+from .network.onnx_network import OnnxNetwork
 from .network.outputs import PLAIN, OutputForm, refuse_sigmoid, refuse_softmax
 from .network.reached import reached_parameters, unreached_note
 from .network.unsupported import differentiated_for_the_first_time
@@ -101,14 +102,17 @@ def prepare(
     track: Track,
 ) -> Job:
     """Check model and first batch; `ValueError` for NaN in the weights, outputs of a wrong shape, S > D."""
-    model = usable(given_model, links=config.likelihood != "regression")
+    model = usable(given_model)
+    inputs, targets, given = train.first(device)
+    taken = input_form(model, given)
+    if isinstance(model, OnnxNetwork):
+        args, kwargs = taken.arguments(inputs)
+        model = model.suited(config.likelihood, args, kwargs, labels=targets.dim() > 1 and targets.shape[1] > 1)
     network = copied_model(model, device)
     layout = WeightLayout.of(model)
     for name, tensor in network.state_dict().items():
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise ValueError(f"model: found NaN or infinity in {name!r}, expected finite weights")
-    inputs, targets, given = train.first(device)
-    taken = input_form(model, given)
     # Two outputs of class numbers are logits, and no mean and variance.
     values = config.likelihood == "regression" and targets.is_floating_point()
     columns = math.prod(targets.shape[1:]) if values else None
@@ -146,7 +150,7 @@ def prepare(
         takes=taken,
         reached=reached,
         notes=(
-            *getattr(model, "notes", ()),
+            *(model.notes if isinstance(model, OnnxNetwork) else ()),
             *taken.lines(),
             *form.lines(),
             *unreached_note(layout, reached),

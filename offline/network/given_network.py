@@ -24,8 +24,8 @@ EXPECTED = (
 )
 
 
-def network_of(model: object, where: str = "model", links: bool = True) -> nn.Module:
-    """As a module of torch. where: what to call it in errors; links: as for `load_onnx`.
+def network_of(model: object, where: str = "model") -> nn.Module:
+    """As a module of torch. where: what to call it in errors.
 
     Raises `TypeError` for what holds no network, with what to give instead, and `UnsupportedModelError` for a network
     that cannot be read.
@@ -33,9 +33,9 @@ def network_of(model: object, where: str = "model", links: bool = True) -> nn.Mo
     if isinstance(model, nn.Module):
         return model
     if isinstance(model, str | os.PathLike):
-        return _from_file(model, where, links)
+        return _from_file(model, where)
     if isinstance(model, onnx.ModelProto):
-        return load_onnx(model, links)
+        return load_onnx(model)
     package = type(model).__module__
     if _is_tree(model):
         raise TypeError(f"{where}: found {type(model).__name__}, expected {EXPECTED}. {IN_ONNX}")
@@ -79,11 +79,11 @@ def class_names_of(model: object, outputs: int) -> tuple[str, ...] | None:
     return found if len(set(found)) == len(found) == outputs and all(found) else None
 
 
-def _from_file(path: str | os.PathLike[str], where: str, links: bool) -> nn.Module:
+def _from_file(path: str | os.PathLike[str], where: str) -> nn.Module:
     if Path(path).suffix.lower() == ".onnx":
         if not Path(path).is_file():
             raise UnsupportedModelError(f"{where}: {path}: no such file")
-        return load_onnx(Path(path), links)
+        return load_onnx(Path(path))
     remedy = FILES.get(Path(path).suffix.lower(), LOAD)
     raise TypeError(f"{where}: found {type(path).__name__} {str(path)!r:.200}, expected {EXPECTED}; {remedy}")
 

@@ -12,10 +12,10 @@ from .given_network import network_of
 from .unsupported import UnsupportedModelError, one_line
 
 
-def usable(model: object, links: bool = True) -> nn.Module:
+def usable(model: object) -> nn.Module:
     """What `network_of` gives, without the wrapper of torch.compile or of several devices; `TypeError` or `ValueError`
     for others."""
-    model = network_of(model, links=links)
+    model = network_of(model)
     if isinstance(model, torch.jit.ScriptModule):
         raise UnsupportedModelError(
             "model: found a TorchScript module, expected the network that it was made of, as its Python class, with "

@@ -41,8 +41,8 @@ def freed(model: onnx.ModelProto, batch: int) -> onnx.ModelProto:
 def trial(model: onnx.ModelProto, names: Sequence[str], where: str) -> list[Array]:
     """The values of these tensors for some inputs of several examples.
 
-    Raises `UnsupportedModelError` for a model that cannot be run on them, and where the values have another first axis
-    than the examples, or shapes that depend on how long the inputs are.
+    Raises `UnsupportedModelError` for a model that cannot be run on them, and where the first tensor's shape depends on
+    how long the inputs are.
     """
     tried = onnx.ModelProto()
     tried.CopyFrom(model)
@@ -58,12 +58,12 @@ def trial(model: onnx.ModelProto, names: Sequence[str], where: str) -> list[Arra
             f"of them along the first axis of each input ({', '.join(map(_described, tried.graph.input))}): "
             f"{one_line(error)}"
         ) from None
-    for name, values, other in zip(names, found, longer, strict=True):
-        if values.shape != other.shape or values.shape[:1] != (TRIED,):
-            raise UnsupportedModelError(
-                f"model: {where}: found {name!r} of shape {values.shape} for {TRIED} examples, and of {other.shape} "
-                "where inputs are longer, expected one row an example, of one length"
-            )
+    first, other = found[0], longer[0]
+    if first.shape != other.shape:
+        raise UnsupportedModelError(
+            f"model: {where}: found {names[0]!r} of shape {first.shape} for {TRIED} examples, and of {other.shape} "
+            "where inputs are longer, expected one row an example, of one length"
+        )
     return found
 
 

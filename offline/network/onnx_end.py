@@ -6,58 +6,77 @@ add, and the added weights read z; of a table's trees, the columns.
 """
 
 from collections.abc import Iterator
+from typing import Literal
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from .onnx_batch import trial
+from ..runtime.arrays import Array
+from .onnx_batch import TRIED, trial
 from .onnx_tail import PASSING, LastLayer, Network, is_link
 
 MOST_READ = 4096  # numbers of an example
 # Of probabilities: what trees vote for is impossible only as far as they have seen, and rounded to 1e-7. What a network
 # computes has digits as long as it has any, but for the odds of what is next to 1.
 LEAST_VOTE, LEAST_COMPUTED, LEAST_ODDS = 1e-3, 1e-30, 1e-6
+ROUNDED = 1e-5  # sums of votes
 FLAT, PROBABLE, LOGARITHM, OTHER, LOGITS, READ, JOINED = (
     f"demur_{name}" for name in ("flat", "probable", "logarithm", "other", "logits", "read", "joined")
 )
 
 
-def layer_behind(model: onnx.ModelProto, output: str, network: Network, links: bool = True) -> LastLayer:
+Made = Literal["rows", "odds"]
+"""Probabilities: of classes, or each by itself."""
+
+
+def layer_behind(
+    model: onnx.ModelProto, output: str, network: Network, links: bool = True, made: Made | None = None
+) -> LastLayer:
     """The layer that changes nothing behind `output`, whose features become part of the model's graph.
 
-    links: of classes or labels, a softmax, its logarithm or a sigmoid is left out; other probabilities become their
-    logarithms, or those of their odds. Raises `UnsupportedModelError` for a model that cannot be tried, and for outputs
-    that are no row of numbers.
+    links: a softmax, its logarithm or a sigmoid is left out. made: what the outputs are, which become logits. Raises
+    `UnsupportedModelError` for a model that cannot be tried, and for outputs that are no row of numbers.
     """
-    name = _before_link(output, network) if links else output
+    name = before_link(output, network) if links else output
     read = _read(model.graph, name, network)
     outputs, *inner = trial(model, [name, *([] if read is None else [read])], network.where)
-    if outputs.ndim > 1 and sum(size > 1 for size in outputs.shape[1:]) > 1:
-        raise network.refuse(f"the output {output!r} of shape {outputs.shape} for {len(outputs)} examples")
-    outputs = outputs.reshape(len(outputs), -1)
-    count, width = outputs.shape[1], 0
-    if count > MOST_READ:
-        raise network.refuse(f"the output {output!r} of {count:,} numbers an example")
-    if inner and len(inner[0]) == len(outputs) and count < inner[0][0].size <= MOST_READ:
-        width = inner[0][0].size
-    else:
-        read = None
+    count = outputs[0].size if outputs.ndim else 0
+    if outputs.shape[:1] != (TRIED,) or not 0 < count <= MOST_READ or sum(size > 1 for size in outputs.shape[1:]) > 1:
+        raise network.refuse(f"the output {output!r} of shape {outputs.shape} for {TRIED} examples")
+    width = inner[0][0].size if inner and inner[0].shape[:1] == (TRIED,) else 0
+    if not count < width <= MOST_READ:
+        read, width = None, 0
     graph = model.graph
-    graph.node.append(helper.make_node("Flatten", [name], [FLAT], axis=1))
-    features = FLAT
-    if links and name == output and bool(((outputs >= 0) & (outputs <= 1)).all()):
-        rows = outputs.shape[1] > 1 and np.allclose(outputs.sum(axis=1), 1, atol=1e-3)
-        features = _logits(graph, rows)
+    features = _flat(graph, name, FLAT)
+    if made is not None:
+        features = _logits(graph, made)
     if read is not None:
-        graph.node.append(helper.make_node("Flatten", [read], [READ], axis=1))
-        graph.node.append(helper.make_node("Concat", [READ, features], [JOINED], axis=1))
+        graph.node.append(helper.make_node("Concat", [_flat(graph, read, READ), features], [JOINED], axis=1))
         features = JOINED
     weight = np.concatenate([np.zeros((count, width)), np.eye(count)], axis=1).astype(np.float32)
     return LastLayer(features, weight, np.zeros(count, np.float32), True, read)
 
 
-def _before_link(output: str, network: Network) -> str:
+def probabilities_in(outputs: Array, labels: bool) -> Made | None:
+    """What outputs (B, K) of examples of the user's are, as far as their values tell; None: logits.
+
+    Of classes the logarithm of what is between 0 and 1 keeps their order, whatever it is. labels: of which an example
+    may have several.
+    """
+    if not bool(((outputs >= -ROUNDED) & (outputs <= 1 + ROUNDED)).all()):
+        return None
+    return "odds" if labels or outputs.shape[1] == 1 else "rows"
+
+
+def _flat(graph: onnx.GraphProto, name: str, flat: str) -> str:
+    """(B, n) float32."""
+    graph.node.append(helper.make_node("Flatten", [name], [f"{flat}_own"], axis=1))
+    graph.node.append(helper.make_node("Cast", [f"{flat}_own"], [flat], to=onnx.TensorProto.FLOAT))
+    return flat
+
+
+def before_link(output: str, network: Network) -> str:
     """What goes into the softmax or sigmoid at the end, or the output itself."""
     name = output
     while (node := network.makers.get(name)) is not None and (node.op_type in PASSING or is_link(node)):
@@ -67,16 +86,17 @@ def _before_link(output: str, network: Network) -> str:
     return output
 
 
-def _logits(graph: onnx.GraphProto, rows: bool) -> str:
-    """log p less its mean over the classes, of rows that sum to 1; of others log(p / (1 - p))."""
+def _logits(graph: onnx.GraphProto, made: Made) -> str:
+    """log p less its mean over the classes, or log(p / (1 - p))."""
     voted = any(node.domain == "ai.onnx.ml" for node in graph.node)
-    least = LEAST_VOTE if voted else LEAST_COMPUTED if rows else LEAST_ODDS
+    least = LEAST_VOTE if voted else LEAST_COMPUTED if made == "rows" else LEAST_ODDS
     constants = {"least": np.float32(least), "most": np.float32(1 - least), "one": np.float32(1), "axis": np.array([1])}
     names = {name: f"{PROBABLE}_{name}" for name in constants}
     graph.initializer.extend(numpy_helper.from_array(np.asarray(constants[name]), names[name]) for name in constants)
-    graph.node.append(helper.make_node("Clip", [FLAT, names["least"], names["most"]], [PROBABLE]))
+    bounds = [names["least"], *([names["most"]] if made == "odds" else [])]
+    graph.node.append(helper.make_node("Clip", [FLAT, *bounds], [PROBABLE]))
     graph.node.append(helper.make_node("Log", [PROBABLE], [LOGARITHM]))
-    if rows:
+    if made == "rows":
         graph.node.append(helper.make_node("ReduceMean", [LOGARITHM, names["axis"]], [OTHER]))
     else:
         graph.node.append(helper.make_node("Sub", [names["one"], PROBABLE], [f"{OTHER}_odds"]))

@@ -4,8 +4,10 @@ So the posterior is over the last layer and the added weights, whatever operator
 exported, one operator stands for them, and the file's own nodes take its place in the bundle's graph.
 """
 
+import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -16,12 +18,13 @@ import torch
 from onnxscript import ir, optimizer
 from torch import Tensor, library, nn
 
+from demur.service.format.manifest import Task
 from demur.service.inference.onnx_runtime import onnxruntime
 
 from ..runtime.arrays import to_numpy
 from ..runtime.quiet import quiet_exporter
 from .onnx_batch import freed
-from .onnx_end import layer_behind
+from .onnx_end import Made, before_link, layer_behind, probabilities_in
 from .onnx_tail import Network, last_layer
 from .unsupported import UnsupportedModelError, one_line
 
@@ -125,7 +128,8 @@ class OnnxBody(nn.Module):
         """In order, or by name."""
         if len(inputs) + len(named) != len(self.names) or not set(named) <= set(self.names[len(inputs) :]):
             found = ", ".join(map(repr, named)) if named else f"{len(inputs)} without names"
-            raise ValueError(f"found the inputs {found}, expected {', '.join(map(repr, self.names))}")
+            expected = f"{', '.join(map(repr, self.names))}, in a dict by these names or a tuple in this order"
+            raise ValueError(f"found the inputs {found}, expected {expected}")
         given = [*inputs, *(named[name] for name in self.names[len(inputs) :])]
         floats = [x.dtype for x in given if x.is_floating_point()]
         features: Tensor = self.operator([x.float() if x.is_floating_point() else x for x in given])
@@ -142,15 +146,74 @@ class OnnxBody(nn.Module):
         return ir.Function(DOMAIN, self.name, graph=graph, attributes=())
 
 
+@dataclass(frozen=True)
+class OnnxFile:
+    """A file that was read: its graph, the number of examples that it was exported for, its output that is taken and
+    the others that might be."""
+
+    model: onnx.ModelProto
+    batch: int | None
+    output: str
+    others: tuple[str, ...]
+    where: str
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "OnnxFile":
+        return self  # nobody changes it
+
+    def network(self, links: bool = True, made: Made | None = None) -> "OnnxNetwork":
+        """As `load_onnx` has it. made: what the outputs are that come from no linear layer (`layer_behind`)."""
+        model, network = self.model, Network.of(self.model.graph, self.where)
+        layer, notes = last_layer(self.output, network, links), list[str]()
+        if self.others:
+            notes.append(f"the file has several outputs: {self.output!r} is taken, not {', '.join(self.others)}")
+        as_it_is = layer is None and not (links and before_link(self.output, network) != self.output)
+        if layer is None:
+            model = onnx.shape_inference.infer_shapes(model)
+            layer = layer_behind(model, self.output, network, links, made)
+            read = "the inputs" if layer.read is None else f"the tensor {layer.read!r}"
+            logits = {"rows": ", with log p as logits", "odds": ", with log(p / (1 - p)) as logits", None: ""}[made]
+            notes.append(
+                f"the output {self.output!r} comes from no linear layer: the posterior is over a layer behind it that "
+                f"changes nothing{logits}, and over the added weights, which read {read}"
+            )
+        outputs, width = layer.weight.shape
+        head = nn.Linear(width, outputs)
+        with torch.no_grad():
+            head.weight.copy_(torch.from_numpy(layer.weight.copy()))
+            head.bias.copy_(torch.from_numpy(layer.bias.copy()))
+        names = [value.name for value in model.graph.input]
+        body = OnnxBody(_cut(model, layer.features, width), names, width, self.batch)
+        reads_outputs = layer.changes_nothing and layer.read is None
+        return OnnxNetwork(body, head, self, as_it_is, reads_outputs, tuple(notes)).eval()
+
+
 class OnnxNetwork(nn.Module):
-    """The body's features through a linear layer. reads_outputs: they are the outputs themselves, and no more; notes:
-    what is worth telling the user."""
+    """The body's features through a linear layer. as_it_is: the outputs are those of the file, and may be
+    probabilities; reads_outputs: the features are these, and no more; notes: what is worth telling the user."""
 
     def __init__(
-        self, body: OnnxBody, head: nn.Linear, reads_outputs: bool = False, notes: tuple[str, ...] = ()
+        self,
+        body: OnnxBody,
+        head: nn.Linear,
+        file: OnnxFile,
+        as_it_is: bool = False,
+        reads_outputs: bool = False,
+        notes: tuple[str, ...] = (),
     ) -> None:
         super().__init__()
-        self.body, self.head, self.reads_outputs, self.notes = body, head, reads_outputs, notes
+        self.body, self.head, self.file = body, head, file
+        self.as_it_is, self.reads_outputs, self.notes = as_it_is, reads_outputs, notes
+
+    def suited(self, task: Task, args: Sequence[Tensor], kwargs: Mapping[str, Tensor], labels: bool) -> "OnnxNetwork":
+        """The same network for targets of this kind: of a regression nothing is left out; otherwise probabilities
+        become logits, which the outputs for these examples tell. labels: an example may have several."""
+        if task == "regression":
+            return self.file.network(links=False)
+        if not self.as_it_is:
+            return self
+        with torch.no_grad():
+            made = probabilities_in(to_numpy(self(*args, **kwargs)), labels or task == "multilabel")
+        return self if made is None else self.file.network(made=made)
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -171,42 +234,24 @@ class OnnxNetwork(nn.Module):
         return outputs
 
 
-def load_onnx(source: str | Path | onnx.ModelProto, links: bool = True) -> OnnxNetwork:
-    """The network of an ONNX file. A scale and a shift go into the last layer; where the outputs come from anything
-    else, a layer that changes nothing is put behind (`demur.offline.network.onnx_end`).
-
-    links: of classes or labels, a softmax, its logarithm or a sigmoid at the end is left out.
+def load_onnx(source: str | Path | onnx.ModelProto) -> OnnxNetwork:
+    """The network of an ONNX file. A softmax, its logarithm or a sigmoid at the end is left out; a scale and a shift go
+    into the last layer. Where the outputs come from anything else, a layer that changes nothing is put behind
+    (`demur.offline.network.onnx_end`).
 
     Raises `UnsupportedModelError` for a file that is none, or that cannot be run.
     """
     where = "the ONNX model" if isinstance(source, onnx.ModelProto) else str(source)
     model, batch = _read(source, where)
-    output = _output_of(model.graph, where)
-    network = Network.of(model.graph, where)
-    layer, notes = last_layer(output, network, links), tuple[str, ...]()
-    if layer is None:
-        model = onnx.shape_inference.infer_shapes(model)
-        layer = layer_behind(model, output, network, links)
-        read = "the inputs" if layer.read is None else f"the tensor {layer.read!r}"
-        notes = (
-            f"the output {output!r} comes from no linear layer: the posterior is over a layer behind it that changes "
-            f"nothing, and over the added weights, which read {read}",
-        )
-    outputs, width = layer.weight.shape
-    head = nn.Linear(width, outputs)
-    with torch.no_grad():
-        head.weight.copy_(torch.from_numpy(layer.weight.copy()))
-        head.bias.copy_(torch.from_numpy(layer.bias.copy()))
-    names = [value.name for value in model.graph.input]
-    body = OnnxBody(_cut(model, layer.features, width), names, width, batch)
-    return OnnxNetwork(body, head, layer.changes_nothing and layer.read is None, notes).eval()
+    output, *others = _outputs_of(model.graph, where)
+    return OnnxFile(model, batch, output, tuple(others), where).network()
 
 
 def _read(source: str | Path | onnx.ModelProto, where: str) -> tuple[onnx.ModelProto, int | None]:
     """In the exporter's version of ONNX, constants folded; its first axis for any number of examples. And the number of
     examples that it was exported for, None for any."""
     try:
-        model = source if isinstance(source, onnx.ModelProto) else onnx.load(str(source))
+        model = copy.deepcopy(source) if isinstance(source, onnx.ModelProto) else onnx.load(str(source))
         onnx.checker.check_model(model)
     except Exception as error:  # of protobuf, of onnx, or of the file system
         raise UnsupportedModelError(f"model: {where}: found {one_line(error)}, expected a readable ONNX file") from None
@@ -292,14 +337,20 @@ def _fixed_batch(graph: onnx.GraphProto) -> int | None:
     return sizes.pop() if len(sizes) == 1 and 0 not in sizes else None
 
 
-def _output_of(graph: onnx.GraphProto, where: str) -> str:
-    """The one called "logits", or the first of numbers, or what an ArgMax chooses from."""
+def _outputs_of(graph: onnx.GraphProto, where: str) -> list[str]:
+    """Those of numbers, or what an ArgMax chooses from; first the one called "logits", or else one that comes from a
+    linear layer, or whose end makes probabilities."""
     floats = [value.name for value in graph.output if value.type.tensor_type.elem_type in FLOATS]
     floats = floats or [node.input[0] for node in graph.node if node.op_type == "ArgMax"][-1:]
     if not floats:
         found = ", ".join(value.name for value in graph.output)
         raise UnsupportedModelError(f"model: {where}: found the outputs {found}, expected one of float32 numbers")
-    return "logits" if "logits" in floats else floats[0]
+    network = Network.of(graph, where)
+
+    def rank(name: str) -> tuple[bool, bool, bool]:
+        return name != "logits", last_layer(name, network) is None, before_link(name, network) == name
+
+    return sorted(floats, key=rank)
 
 
 def _cut(model: onnx.ModelProto, features: str, width: int) -> onnx.ModelProto:

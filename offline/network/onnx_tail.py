@@ -111,7 +111,7 @@ def last_layer(output: str, network: Network, links: bool = True) -> LastLayer |
 def is_link(node: onnx.NodeProto) -> bool:
     """Whether it makes probabilities of logits; a softmax over the examples makes none of an example."""
     axis = next((onnx.helper.get_attribute_value(each) for each in node.attribute if each.name == "axis"), -1)
-    return node.op_type in LINKS and axis != 0
+    return node.op_type in LINKS and axis not in (0, -2)
 
 
 def _before(node: onnx.NodeProto, tail: _Tail, network: Network) -> _Tail | None:

@@ -92,13 +92,12 @@ class Recipe:
         with self.running():
             return found()
 
-    def model(self, links: bool = True) -> nn.Module:
-        """links: as for `load_onnx`."""
+    def model(self) -> nn.Module:
         found = self._call("model")
         if isinstance(found, str | Path) and (self.path.parent / found).is_file():
             found = self.path.parent / found
         try:
-            return network_of(found, f"{self.path}: model()", links)
+            return network_of(found, f"{self.path}: model()")
         except TypeError as error:
             raise RecipeError(str(error)) from None
 

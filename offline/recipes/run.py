@@ -44,7 +44,7 @@ def fit_recipe(recipe: Path | Recipe, out: Path, given: dict[str, Any], restart:
     shown = Bars() if main else None
     if shown is not None:
         shown.say("data and options suit each other; now model() of the recipe")
-    model = recipe.model(config.likelihood != "regression")  # it may train for hours: everything else comes first
+    model = recipe.model()  # it may train for hours: everything else comes first
     with in_words(_words(recipe)), recipe.running(), shown or contextlib.nullcontext() as bars:
         fit_bundle(
             model,
@@ -69,7 +69,7 @@ def dry_run_recipe(recipe: Path | Recipe, given: dict[str, Any]) -> list[str]:
     train, tokenizer = recipe.data("train_data"), recipe.tokenizer
     with in_words(_words(recipe)), recipe.running():
         return dry_run(
-            recipe.model(config.likelihood != "regression"),
+            recipe.model(),
             train,
             config,
             calibration_loader=held_out,

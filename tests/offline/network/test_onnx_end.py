@@ -1,7 +1,6 @@
 """offline/network/onnx_end.py: ends that are no linear layer, and inputs of any type, as onnxruntime has them."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -14,6 +13,7 @@ from demur.offline.features.activations import INPUTS
 from demur.offline.features.layers import choose_layers
 from demur.offline.network.onnx_network import load_onnx
 from demur.offline.network.unsupported import UnsupportedModelError
+from demur.service.format.manifest import Task
 from demur.service.inference.onnx_runtime import onnxruntime
 from demur.service.inference.predictor import Predictor
 from tests.support.onnx_files import perceptron, trees
@@ -44,9 +44,11 @@ def answers(model: onnx.ModelProto, **inputs: Array) -> list[Array]:
     return found
 
 
-def logits(model: onnx.ModelProto, x: Array = X, **options: Any) -> Array:
+def logits(model: onnx.ModelProto, x: Array = X, task: Task = "classification", labels: bool = False) -> Array:
+    """As a fit takes them, for examples like these."""
+    inputs = torch.from_numpy(x)
     with torch.no_grad():
-        found: Array = load_onnx(model, **options)(torch.from_numpy(x)).numpy()
+        found: Array = load_onnx(model).suited(task, (inputs,), {}, labels)(inputs).numpy()
     return found
 
 
@@ -93,10 +95,11 @@ def test_a_softmax_of_any_version_is_left_out(op: str, opset: int) -> None:
     assert network.notes == ()
 
 
-def test_a_softmax_over_the_examples_makes_no_probabilities() -> None:
-    model = perceptron([LINEAR, helper.make_node("Softmax", ["z"], ["out"], axis=0)], CONSTANTS)
-    found, probabilities = logits(model, X[:8]), answers(model, x=X[:8])[0]
-    np.testing.assert_allclose(1 / (1 + np.exp(-found)), probabilities, rtol=1e-3)
+@pytest.mark.parametrize("axis", [0, -2])
+def test_a_softmax_over_the_examples_makes_no_probabilities(axis: int) -> None:
+    model = perceptron([LINEAR, helper.make_node("Softmax", ["z"], ["out"], axis=axis)], CONSTANTS)
+    found, values = logits(model, X[:8]), answers(model, x=X[:8])[0]
+    np.testing.assert_allclose(softmax(found), values / values.sum(axis=1, keepdims=True), rtol=1e-3)
 
 
 def test_a_sigmoid_that_is_spelled_out_gives_its_odds() -> None:
@@ -108,15 +111,17 @@ def test_a_sigmoid_that_is_spelled_out_gives_its_odds() -> None:
         helper.make_node("Div", ["unit", "sum"], ["out"]),
     ]
     model = perceptron(nodes, CONSTANTS)
-    found = logits(model)
+    found = logits(model, labels=True)
     np.testing.assert_allclose(1 / (1 + np.exp(-found)), answers(model, x=X)[0], rtol=1e-3, atol=1e-5)
+    assert logits(model).argmax(axis=1).tolist() == answers(model, x=X)[0].argmax(axis=1).tolist()
 
 
 def test_values_between_0_and_1_stay_values() -> None:
     """Of a regression, which a sigmoid keeps in its range."""
     model = perceptron([LINEAR, helper.make_node("Sigmoid", ["z"], ["out"])], CONSTANTS)
-    np.testing.assert_allclose(logits(model, links=False), answers(model, x=X)[0], rtol=1e-5)
-    np.testing.assert_allclose(logits(model), np.log(1 / (1 / answers(model, x=X)[0] - 1)), rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(logits(model, task="regression"), answers(model, x=X)[0], rtol=1e-5)
+    expected = np.log(1 / (1 / answers(model, x=X)[0] - 1))
+    np.testing.assert_allclose(logits(model, labels=True), expected, rtol=1e-3, atol=1e-4)
 
 
 def test_the_class_alone_gives_what_it_is_chosen_from() -> None:
@@ -127,7 +132,7 @@ def test_the_class_alone_gives_what_it_is_chosen_from() -> None:
 REFUSED: dict[str, tuple[list[onnx.NodeProto], str]] = {
     "all in a line": ([LINEAR, helper.make_node("Reshape", ["z", "line"], ["out"])], r"'out' of shape \(24,\) for 8"),
     "an example chosen": ([LINEAR, helper.make_node("Gather", ["z", "place"], ["out"], axis=0)], r"of shape \(3,\)"),
-    "a number alone": ([helper.make_node("Cast", ["h"], ["out"], to=TensorProto.INT64)], "the outputs out"),
+    "no number": ([helper.make_node("Cast", ["h"], ["out"], to=TensorProto.INT64)], "the outputs out"),
     "a table an example": (
         [
             helper.make_node("Unsqueeze", ["h", "axis"], ["row"]),
@@ -142,9 +147,70 @@ REFUSED: dict[str, tuple[list[onnx.NodeProto], str]] = {
 @pytest.mark.parametrize("end", REFUSED)
 def test_what_is_no_row_of_numbers_is_refused_at_once(end: str) -> None:
     nodes, named = REFUSED[end]
-    kind = TensorProto.INT64 if end == "a number alone" else TensorProto.FLOAT
+    kind = TensorProto.INT64 if end == "no number" else TensorProto.FLOAT
     with pytest.raises(UnsupportedModelError, match=named):
         load_onnx(perceptron(nodes, CONSTANTS, kind=kind))
+
+
+FAR = 1000 * X  # where random numbers are not
+
+
+@pytest.mark.parametrize("sort", ["logits", "probabilities"])
+def test_the_users_own_examples_tell_probabilities(sort: str) -> None:
+    """Logits of random numbers may lie between 0 and 1, and probabilities of them be none."""
+    thousand = CONSTANTS | {"thousand": np.array(1000.0, np.float32)}
+    if sort == "logits":
+        nodes = [
+            LINEAR,
+            helper.make_node("Abs", ["z"], ["size"]),
+            helper.make_node("Div", ["size", "thousand"], ["out"]),
+        ]
+    else:
+        nodes = [LINEAR, helper.make_node("Log", ["h"], ["l"]), helper.make_node("Softmax", ["l"], ["p"])]
+        nodes += [helper.make_node("Identity", ["p"], ["q"]), helper.make_node("Max", ["q", "q"], ["out"])]
+    model = perceptron(nodes, thousand)
+    x = FAR if sort == "logits" else np.abs(X) + 1
+    with np.errstate(all="ignore"):
+        expected = answers(model, x=x)[0]
+    found = logits(model, x)
+    if sort == "logits":
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+    else:
+        np.testing.assert_allclose(softmax(found), expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("off", [-1e-6, 2e-6])
+def test_votes_that_do_not_quite_sum_to_one_are_probabilities(off: float) -> None:
+    nodes = [LINEAR, helper.make_node("Softmax", ["z"], ["p"]), helper.make_node("Add", ["p", "off"], ["out"])]
+    model = perceptron(nodes, CONSTANTS | {"off": np.array(off, np.float32)})
+    np.testing.assert_allclose(softmax(logits(model, 30 * X)), answers(model, x=30 * X)[0], atol=1e-5)
+
+
+def test_outputs_in_float64_are_taken() -> None:
+    nodes = [LINEAR, *SPELLED[:2], helper.make_node("Div", ["e", "sum"], ["p"])]
+    nodes.append(helper.make_node("Cast", ["p"], ["out"], to=TensorProto.DOUBLE))
+    model = perceptron(nodes, CONSTANTS, kind=TensorProto.DOUBLE)
+    np.testing.assert_allclose(softmax(logits(model)), answers(model, x=X)[0], rtol=1e-4)
+
+
+def test_of_several_outputs_the_probabilities_are_taken_and_the_others_named() -> None:
+    model = perceptron([LINEAR, helper.make_node("Softmax", ["z"], ["out"])], CONSTANTS)
+    model.graph.output.insert(0, helper.make_tensor_value_info("h", TensorProto.FLOAT, ["n", 5]))
+    network = load_onnx(model)
+    assert network.head.weight.shape == (3, 5)
+    assert network.notes == ("the file has several outputs: 'out' is taken, not h",)
+
+
+def test_a_tensor_inside_that_folds_the_examples_is_not_read() -> None:
+    nodes = [
+        LINEAR,
+        helper.make_node("Reshape", ["h", "fold"], ["f"]),
+        helper.make_node("Reshape", ["f", "back"], ["k"]),
+        helper.make_node("Relu", ["k"], ["out"]),
+    ]
+    folds = {"fold": np.array([-1, 1], np.int64), "back": np.array([-1, 5], np.int64)}
+    model = perceptron(nodes, CONSTANTS | folds)
+    np.testing.assert_allclose(logits(model), answers(model, x=X)[0], rtol=1e-5)
 
 
 def test_what_depends_on_how_long_an_input_is_is_refused() -> None:
@@ -207,7 +273,9 @@ def test_trees_are_fitted_and_served(tmp_path: Path) -> None:
     noise = np.random.default_rng(2).random(300) < 0.1
     labels = ((rows[:, 0] > 0.3) ^ (rows[:, 1] > -0.2) ^ noise).astype(int)
     model = trees(rows, [0.3, -0.2])
+    before = model.SerializeToString(deterministic=True)
     network = load_onnx(model)
+    assert model.SerializeToString(deterministic=True) == before
     layers = choose_layers(network, torch.from_numpy(rows[:2]), "table", "head")
     assert layers is not None
     assert layers.link == (INPUTS,)
