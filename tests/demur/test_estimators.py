@@ -118,7 +118,7 @@ def test_values_have_deviations_and_intervals() -> None:
 
 @pytest.mark.parametrize(
     ("network", "error", "named"),
-    [("net", TypeError, "found str"), (RandomForestClassifier(5), TypeError, "no posterior")],
+    [("net", TypeError, "found str"), (RandomForestClassifier(5), TypeError, "taken as ONNX")],
 )
 def test_what_is_no_network_is_refused(network: Any, error: type[Exception], named: str) -> None:
     with pytest.raises(error, match=named):
