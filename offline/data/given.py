@@ -106,11 +106,10 @@ class Given:
 
     def some_inputs(self, most: int, device: torch.device, like: Like) -> Tensor:
         """The first inputs (n, *shape), at most so many; raises as `pairs`."""
-        parts, count = list[Tensor](), 0
+        parts = list[Tensor]()
         for inputs, _ in self.pairs(device, like):
             parts.append(inputs)
-            count += len(inputs)
-            if count >= most:
+            if sum(map(len, parts)) >= most:
                 break
         return torch.cat(parts)[:most]
 

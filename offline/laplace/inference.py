@@ -124,7 +124,8 @@ def infer(
         if scaled is not None and added is not None:  # what is usual of the posterior that is served
             variances = variances_under(ggn, spectrum, prior.used)
             scaled = replace(scaled, held=held_outputs(job, jacobian, likelihood, added, tuning, variances))
-    kept, metadata = _cholesky(job, ggn, prior)
+    scale_tril, jitter = one_step(job.track, "Factor", lambda: factor(posterior_precision(ggn, prior.used)))
+    kept, metadata = CholeskyPosterior(scale_tril.numpy()), Posterior(kind="cholesky", size=len(ggn), jitter=jitter)
     finished = None
     if added is not None and scaled is not None:
         mistakes = _mistakes(job, added, tuning, held_out_rows(jacobian, likelihood.outputs))
@@ -165,8 +166,3 @@ def _mistakes(job: Job, added: AddedWeights, tuning: HeldOut, rows: int) -> Mist
     possible = possible_mistakes(tuning.inputs, job.takes.parts)
     fit = functools.partial(Mistakes.fit, read, job.network, tuning.inputs, possible, job.config.seed, rows)
     return one_step(job.track, "Named mistakes", fit) if possible else None
-
-
-def _cholesky(job: Job, ggn: Tensor, prior: Prior) -> tuple[CholeskyPosterior, Posterior]:
-    scale_tril, jitter = one_step(job.track, "Factor", lambda: factor(posterior_precision(ggn, prior.used)))
-    return CholeskyPosterior(scale_tril.numpy()), Posterior(kind="cholesky", size=len(ggn), jitter=jitter)

@@ -60,21 +60,16 @@ def likeliest_noise(
     spectrum: of G / sigma^2; used: lambda_S. beside: mean and variance (n, K) of the same data, where the variance does
     not depend on sigma, as that of the added weights.
     """
-    if beside is not None:
-        return _noise_beside(*beside, to_numpy(data.targets), likelihood)
     noises = likelihood.noise * STEPS
+    if beside is not None:
+        each = [replace(likelihood, sigma_noise=noise) for noise in noises.tolist()]
+        return max(each, key=lambda one: float(one.log_likelihood(*beside, to_numpy(data.targets)).sum())).noise
     total = np.zeros(len(noises))
     for inputs, targets in data.chunks(held_out_rows(jacobian, data.targets.shape[1]), track, "Observation noise"):
         mean, j = jacobian(inputs)
-        each = spectrum, used, np.outer(noises, likelihood.relative)
-        total += _log_likelihoods(to_numpy(mean.double()), j, targets, *each)
+        scaled = np.outer(noises, likelihood.relative)
+        total += _log_likelihoods(to_numpy(mean.double()), j, targets, spectrum, used, scaled)
     return float(noises[int(np.argmax(total))])
-
-
-def _noise_beside(mean: Array, variance: Array, targets: Array, likelihood: Regression) -> float:
-    """sigma with the largest held-out log-likelihood beside variances (n, K) that do not depend on it."""
-    each = [replace(likelihood, sigma_noise=noise) for noise in (likelihood.noise * STEPS).tolist()]
-    return max(each, key=lambda one: float(one.log_likelihood(mean, variance, targets).sum())).noise
 
 
 def _log_likelihoods(

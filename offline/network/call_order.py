@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from .onnx_network import OnnxBody
 from .weights import parameter_owners
 
 TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
@@ -140,7 +141,8 @@ def _call(network: nn.Module, path: str, places: dict[str, set[str]], inside: to
     module, matrices = network.get_submodule(path), _matrices(network, path, places)
     positions = _positions(module, inside, outside)
     work = 0 if isinstance(module, LOOK_UPS) else positions * sum(matrix.numel() for matrix in matrices)
-    work += getattr(module, "multiply_adds", 0)  # of what is no layer of torch
+    if isinstance(module, OnnxBody):
+        work += module.multiply_adds(inside[1:])
     numbers = 0 if any(True for _ in module.children()) else outside[1:].numel()
     return Call(path, work, bool(matrices), positions, inside[1:].numel(), numbers)
 

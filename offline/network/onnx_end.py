@@ -14,7 +14,7 @@ from onnx import helper, numpy_helper
 
 from ..runtime.arrays import Array
 from .onnx_batch import TRIED, trial
-from .onnx_tail import PASSING, LastLayer, Network, is_link
+from .onnx_tail import PASSING, LastLayer, Network, logits_before
 
 MOST_READ = 4096  # numbers of an example
 # Of probabilities: what trees vote for is impossible only as far as they have seen, and rounded to 1e-7. What a network
@@ -26,8 +26,7 @@ FLAT, PROBABLE, LOGARITHM, OTHER, LOGITS, READ, JOINED = (
 )
 
 
-Made = Literal["rows", "odds"]
-"""Probabilities: of classes, or each by itself."""
+Made = Literal["rows", "odds"]  # probabilities of classes, or each by itself
 
 
 def layer_behind(
@@ -79,10 +78,12 @@ def _flat(graph: onnx.GraphProto, name: str, flat: str) -> str:
 def before_link(output: str, network: Network) -> str:
     """What goes into the softmax or sigmoid at the end, or the output itself."""
     name = output
-    while (node := network.makers.get(name)) is not None and (node.op_type in PASSING or is_link(node)):
-        name = str(node.input[0])
-        if is_link(node):
-            return name
+    while (node := network.makers.get(name)) is not None:
+        if (logits := logits_before(node, network)) is not None:
+            return logits
+        if node.op_type not in PASSING:
+            break
+        name = node.input[0]
     return output
 
 

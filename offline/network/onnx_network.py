@@ -41,9 +41,7 @@ TAKEN_AS = {
     **dict.fromkeys((_KIND.INT8, _KIND.INT16, _KIND.INT32, _KIND.UINT16, _KIND.UINT32, _KIND.UINT64), _KIND.INT64),
 }
 OWN = "own_type"
-MULTIPLYING = frozenset(
-    {"Conv", "ConvTranspose", "Gemm", "MatMul", "LSTM", "GRU", "RNN", "QLinearConv", "QLinearMatMul"}
-)
+MULTIPLYING = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", "LSTM", "GRU", "RNN"})
 FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16)
 IR_VERSION = 10  # of files; the newest that onnx writes is newer than onnxruntime reads
 ONNX_OPSET = 20  # what torch's exporter writes
@@ -103,10 +101,12 @@ class OnnxBody(nn.Module):
         """torch's, that stands for all of it."""
         return getattr(getattr(torch.ops, DOMAIN), self.name)
 
-    @property
-    def multiply_adds(self) -> int:
-        """Of its matrices and convolutions, for one example, as far as shapes are known."""
-        known = onnx.shape_inference.infer_shapes(self.model).graph
+    def multiply_adds(self, shape: Sequence[int]) -> int:
+        """Of its matrices and convolutions, for one example, as far as shapes are known; shape: of its first input."""
+        sized = copy.deepcopy(self.model)
+        for axis, size in zip(sized.graph.input[0].type.tensor_type.shape.dim[1:], shape, strict=False):
+            axis.dim_value = size
+        known = onnx.shape_inference.infer_shapes(sized, data_prop=True).graph
         shapes = {value.name: value.type.tensor_type.shape.dim for value in (*known.value_info, *known.output)}
         weights = {tensor.name: tensor for tensor in known.initializer if len(tensor.dims) > 1}
         found = 0

@@ -99,8 +99,9 @@ def last_layer(output: str, network: Network, links: bool = True) -> LastLayer |
         node = network.makers.get(tail.name)
         if node is None:
             return None
-        if is_link(node) and not linked and tail.is_identity and tail.chosen is None:
-            linked, tail = True, replace(tail, name=node.input[0])
+        logits = logits_before(node, network)
+        if logits is not None and not linked and tail.is_identity and tail.chosen is None:
+            linked, tail = True, replace(tail, name=logits)
             continue
         before = _before(node, tail, network)
         if before is None:
@@ -108,10 +109,17 @@ def last_layer(output: str, network: Network, links: bool = True) -> LastLayer |
         tail = before
 
 
-def is_link(node: onnx.NodeProto) -> bool:
-    """Whether it makes probabilities of logits; a softmax over the examples makes none of an example."""
+def logits_before(node: onnx.NodeProto, network: Network) -> str | None:
+    """What an operator makes probabilities of, None for another one. A softmax over the examples makes none of an
+    example; around one of an old version, onnx puts a Flatten and a Reshape back."""
+    if node.op_type == "Reshape":
+        link, shape = (network.makers.get(name) for name in node.input)
+        flat = network.makers.get(link.input[0]) if link is not None and link.op_type in LINKS else None
+        if flat is None or shape is None or (flat.op_type, shape.op_type) != ("Flatten", "Shape"):
+            return None
+        return str(flat.input[0]) if shape.input[0] == flat.input[0] else None
     axis = next((onnx.helper.get_attribute_value(each) for each in node.attribute if each.name == "axis"), -1)
-    return node.op_type in LINKS and axis not in (0, -2)
+    return str(node.input[0]) if node.op_type in LINKS and axis not in (0, -2) else None
 
 
 def _before(node: onnx.NodeProto, tail: _Tail, network: Network) -> _Tail | None:

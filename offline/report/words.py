@@ -297,7 +297,12 @@ class ForeignRow:
 def foreign_rows(manifest: Manifest) -> list[ForeignRow]:
     """A row for each kind, as they were measured; none where nothing was measured."""
     return [
-        ForeignRow(_title(found), percent(found.share), f"{found.examples:,}", is_judged(found.name))
+        ForeignRow(
+            found.name.replace("-", " ").capitalize(),
+            percent(found.share),
+            f"{found.examples:,}",
+            is_judged(found.name),
+        )
         for found in manifest.rejection or ()
     ]
 
@@ -305,11 +310,6 @@ def foreign_rows(manifest: Manifest) -> list[ForeignRow]:
 def passing(rejection: tuple[RejectedShare, ...]) -> Iterator[RejectedShare]:
     """Those kinds that should be rejected, and are in less than half of the cases."""
     return (found for found in rejection if is_judged(found.name) and found.share < LEAST_REJECTED)
-
-
-def _title(found: RejectedShare) -> str:
-    title = found.name.replace("-", " ")
-    return title[0].upper() + title[1:]
 
 
 @dataclass(frozen=True)
@@ -414,8 +414,5 @@ def set_rows(manifest: Manifest, outcomes: Outcomes | None) -> list[tuple[str, s
     holds = np.bincount(classes[held], minlength=manifest.outputs)
     shares = np.where(counts > 0, holds / np.maximum(counts, 1), 2.0)  # those without examples last
     worst = np.argsort(shares, kind="stable")[:SHOWN]
-    return [(manifest.labels[k], f"{holds[k]:,} of {counts[k]:,}", _by_class(int(counts[k]))) for k in worst]
-
-
-def _by_class(count: int) -> str:
-    return "95 %" if conformal_rank(count, LEVEL) <= count else "in every set: too few examples"
+    by_class = ["95 %" if conformal_rank(n, LEVEL) <= n else "in every set: too few examples" for n in counts.tolist()]
+    return [(manifest.labels[k], f"{holds[k]:,} of {counts[k]:,}", by_class[k]) for k in worst]

@@ -6,11 +6,12 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from demur.offline import FitConfig, fit_bundle
 from demur.offline.features.activations import INPUTS
 from demur.offline.features.layers import choose_layers
+from demur.offline.network.call_order import CallOrder
 from demur.offline.network.onnx_network import load_onnx
 from demur.offline.network.unsupported import UnsupportedModelError
 from demur.service.format.manifest import Task
@@ -296,4 +297,38 @@ def test_trees_are_fitted_and_served(tmp_path: Path) -> None:
 
 def test_the_work_of_the_file_counts() -> None:
     network = load_onnx(perceptron([LINEAR, *SPELLED], CONSTANTS))
-    assert network.body.multiply_adds == 2 * 5 + 5 * 3
+    assert network.body.multiply_adds([2]) == 2 * 5 + 5 * 3
+    assert CallOrder.of(network, torch.from_numpy(X[:1])).multiply_adds == 2 * 5 + 5 * 3 + network.head.weight.numel()
+
+
+def test_the_work_of_an_image_follows_from_its_size() -> None:
+    graph = helper.make_graph(
+        [
+            helper.make_node("Conv", ["x", "w"], ["c"], kernel_shape=[3, 3]),
+            helper.make_node("GlobalAveragePool", ["c"], ["p"]),
+            helper.make_node("Flatten", ["p"], ["out"]),
+        ],
+        "convolution",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 2, "height", "width"])],
+        [helper.make_tensor_value_info("out", TensorProto.FLOAT, ["n", 4])],
+        [numpy_helper.from_array(DRAW.normal(size=(4, 2, 3, 3)).astype(np.float32), "w")],
+    )
+    network = load_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+    assert network.body.multiply_adds([2, 12, 10]) == 10 * 8 * 4 * 2 * 9
+
+
+def test_a_softmax_that_onnx_converts_is_left_out() -> None:
+    """Where it does not know the shape, it flattens what goes into one of an old version, and reshapes what comes."""
+    nodes = [helper.make_node("MatMul", ["k", "w"], ["p"]), helper.make_node("Add", ["p", "b"], ["z"])]
+    shape = [helper.make_node("Shape", ["h"], ["s5"]), helper.make_node("Reshape", ["h", "s5"], ["k"])]
+    end = [
+        helper.make_node("Shape", ["z"], ["shape"]),
+        helper.make_node("Flatten", ["z"], ["f"], axis=1),
+        helper.make_node("Softmax", ["f"], ["q"], axis=-1),
+        helper.make_node("Reshape", ["q", "shape"], ["out"]),
+    ]
+    model = perceptron([*shape, *nodes, *end], CONSTANTS)
+    network = load_onnx(model)
+    assert network.notes == ()
+    assert network.head.weight.shape == (3, 5)
+    np.testing.assert_allclose(softmax(logits(model)), answers(model, x=X)[0], rtol=1e-4)
