@@ -24,8 +24,6 @@ ROUNDED = 1e-5  # sums of votes
 FLAT, PROBABLE, LOGARITHM, OTHER, LOGITS, READ, JOINED = (
     f"demur_{name}" for name in ("flat", "probable", "logarithm", "other", "logits", "read", "joined")
 )
-
-
 Made = Literal["rows", "odds"]  # probabilities of classes, or each by itself
 
 
@@ -110,10 +108,10 @@ def _read(graph: onnx.GraphProto, output: str, network: Network) -> str | None:
     """The last tensor of floating-point numbers before the output with the batch in front and more numbers of an
     example than it has, as far as its shape is known; None: only the inputs themselves."""
     known = {value.name: value for value in (*graph.value_info, *graph.output)}
-    least = _size(known.get(output)) or 0
+    least = _size(known.get(output)) or 1
     for name in _ancestors(output, network):
         size = _size(known.get(name))
-        if name != output and size is not None and max(least, 1) < size <= MOST_READ:
+        if name != output and size is not None and least < size <= MOST_READ:
             return name
     return None
 

@@ -114,7 +114,8 @@ def logits_before(node: onnx.NodeProto, network: Network) -> str | None:
     example; around one of an old version, onnx puts a Flatten and a Reshape back."""
     if node.op_type == "Reshape":
         link, shape = (network.makers.get(name) for name in node.input)
-        flat = network.makers.get(link.input[0]) if link is not None and link.op_type in LINKS else None
+        inner = None if link is None else logits_before(link, network)
+        flat = None if inner is None else network.makers.get(inner)
         if flat is None or shape is None or (flat.op_type, shape.op_type) != ("Flatten", "Shape"):
             return None
         return str(flat.input[0]) if shape.input[0] == flat.input[0] else None

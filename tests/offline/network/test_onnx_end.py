@@ -317,18 +317,21 @@ def test_the_work_of_an_image_follows_from_its_size() -> None:
     assert network.body.multiply_adds([2, 12, 10]) == 10 * 8 * 4 * 2 * 9
 
 
-def test_a_softmax_that_onnx_converts_is_left_out() -> None:
+@pytest.mark.parametrize("axis", [-1, 0])
+def test_a_softmax_that_onnx_converts_is_left_out(axis: int) -> None:
     """Where it does not know the shape, it flattens what goes into one of an old version, and reshapes what comes."""
     nodes = [helper.make_node("MatMul", ["k", "w"], ["p"]), helper.make_node("Add", ["p", "b"], ["z"])]
     shape = [helper.make_node("Shape", ["h"], ["s5"]), helper.make_node("Reshape", ["h", "s5"], ["k"])]
     end = [
         helper.make_node("Shape", ["z"], ["shape"]),
         helper.make_node("Flatten", ["z"], ["f"], axis=1),
-        helper.make_node("Softmax", ["f"], ["q"], axis=-1),
+        helper.make_node("Softmax", ["f"], ["q"], axis=axis),
         helper.make_node("Reshape", ["q", "shape"], ["out"]),
     ]
     model = perceptron([*shape, *nodes, *end], CONSTANTS)
     network = load_onnx(model)
-    assert network.notes == ()
+    assert bool(network.notes) == (axis == 0), "one over the examples is none"
+    if axis == 0:
+        return
     assert network.head.weight.shape == (3, 5)
     np.testing.assert_allclose(softmax(logits(model)), answers(model, x=X)[0], rtol=1e-4)
