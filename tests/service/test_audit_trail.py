@@ -19,7 +19,7 @@ from demur.service.settings import Settings
 from tests.support.batching import until
 from tests.support.bundles import Synthetic, rewrite
 from tests.support.client import Client, problem, serving
-from tests.support.processes import wait_until
+from tests.support.processes import wait_until, written_lines
 from tests.support.server import run_to_end, running
 from tests.support.v2 import GOOD, VALUES, binary, post
 
@@ -28,7 +28,7 @@ ROWS = [[0.5, -1.0, 2.0, 0.25], [1.0, 2.0, 3.0, 4.0], [9.0, 9.0, -9.0, 9.0]]
 
 
 def all_lines(file: Path) -> list[Json]:
-    return [json.loads(line) for line in file.read_text().splitlines()]
+    return [json.loads(line) for line in written_lines(file)]
 
 
 def lines_of(file: Path) -> list[Json]:

@@ -15,7 +15,7 @@ from demur.service.rpc.protocol import SERVICE, Protocol
 from demur.service.security.api_keys import new_key
 from tests.support.bundles import Synthetic
 from tests.support.metrics import metric
-from tests.support.processes import wait_until
+from tests.support.processes import wait_until, written_lines
 from tests.support.server import TIMEOUT, Server, running
 
 PROTOCOL = Protocol()
@@ -153,7 +153,7 @@ def test_an_answer_is_counted_and_kept_the_same(server: Server, audit: Path, pro
     assert count(server, "demur_queue_seconds_count") == requests + 1
 
     def kept(name: str) -> list[dict[str, Any]]:
-        lines = map(json.loads, audit.read_text().splitlines())
+        lines = map(json.loads, written_lines(audit))
         return [
             {key: value for key, value in line.items() if key not in {"id", "time"}}
             for line in lines

@@ -1,4 +1,4 @@
-"""Processes as Linux reports them in /proc, and waiting for a condition."""
+"""Processes as Linux reports them in /proc, and waiting for what they do."""
 
 import contextlib
 import os
@@ -46,6 +46,11 @@ def wait_until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < end, "it never happened"
         os.sched_yield()
+
+
+def written_lines(file: Path) -> list[str]:
+    """The lines of a file that is being written: of a line that is half there, a later call has the whole."""
+    return file.read_text().rpartition("\n")[0].splitlines()
 
 
 def cpu_ticks(pid: int) -> int:
