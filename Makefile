@@ -62,7 +62,7 @@ help:
 	@touch $@
 
 demo: .venv/offline.stamp
-	$(BIN)/demur demo --dataset $(DATASET) --port $(PORT) --out $(OUT)
+	$(BIN)/python examples/demo.py --dataset $(DATASET) --port $(PORT) --out $(OUT)
 
 test: .venv/dev.stamp
 	$(BIN)/python $(PYTEST) -m "not slow"

@@ -525,22 +525,3 @@ def export(
         print_standalone(export_standalone(bundle, standalone, force=force))
     except (BundleError, StandaloneError) as error:
         fail(str(error))
-
-
-@app.command()
-def demo(
-    dataset: Annotated[str, typer.Option(help="digits, or mnist or fashion-mnist, which are downloaded.")] = "digits",
-    out: Annotated[Path | None, typer.Option(help="Where to write the bundle.", show_default="bundles/DATASET")] = None,
-    port: Annotated[
-        int, typer.Option(parser=whole_number(0, 65535), metavar="INTEGER", help="Port to serve on.")
-    ] = 8000,
-    keep: Annotated[
-        bool | None, typer.Option(help="Keep serving until Ctrl-C.", show_default="when run in a terminal")
-    ] = None,
-) -> None:
-    """Train an image classifier, fit its bundle, serve it, and ask it about an image and about something else."""
-    need_torch()
-    from .demo import run_demo
-
-    with explained_errors(hint=False):
-        run_demo(out, port, keep, dataset)

@@ -1,4 +1,4 @@
-"""Run a recipe: fit it, or measure its bundle. Shared by the command line and the demo."""
+"""Run a recipe: fit it, or measure its bundle."""
 
 import contextlib
 from pathlib import Path

@@ -119,7 +119,6 @@ COMMANDS = {
     "serve a folder of bundles": ("serve BUNDLES", "is no bundle, but holds 1", "--models"),
     "serve a bundle as a folder": ("serve --models BUNDLE", "is a bundle, expected a folder of bundles"),
     "port too large": ("serve BUNDLE --port 99999", "DEMUR_PORT", "found '99999', expected a number less than"),
-    "demo: port too large": ("demo --port 99999", "found '99999', expected a whole number"),
     "a port that is none": ("serve BUNDLE --port abc", "port (DEMUR_PORT): found 'abc', expected a whole number"),
     "a batch size that is none": (
         "score BUNDLE good.npy --out o.csv --batch-size abc",

@@ -1,4 +1,7 @@
-"""`demur demo`: the whole path on one screen, with a real server on a real port."""
+"""The whole path on one screen, with a real server on a real port.
+
+python examples/demo.py --dataset digits
+"""
 
 import base64
 import io
@@ -13,27 +16,29 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import httpx
 import numpy as np
+import typer
 from PIL import Image
 
+from demur.card import console, print_card
+from demur.cli import explained_errors, fail
+from demur.evaluation_table import print_evaluation
 from demur.offline.recipes.load import load_recipe
 from demur.offline.recipes.run import evaluate_recipe, fit_recipe
 from demur.offline.runtime.arrays import Array
+from demur.option_types import whole_number
 from demur.service.format.text import suggestion
 from demur.service.inference.predictor import Predictor
 
-from .card import console, print_card
-from .evaluation_table import print_evaluation
-
-EXAMPLES = Path(__file__).parent.parent / "examples"
 START_SECONDS = 60
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """recipe: in `examples`; thing, things: what an image shows, and many of it."""
+    """recipe: beside this file; thing, things: what an image shows, and many of it."""
 
     recipe: str
     thing: str
@@ -47,15 +52,25 @@ DATASETS = {
 }
 
 
-def run_demo(out: Path | None, port: int, keep: bool | None, dataset: str = "digits") -> None:
-    """Train, fit, evaluate, serve, and show two answers. out: bundles/DATASET by default. keep: serve on until Ctrl-C
-    (None: in a terminal)."""
+def demo(
+    dataset: Annotated[str, typer.Option(help="digits, or mnist or fashion-mnist, which are downloaded.")] = "digits",
+    out: Annotated[Path | None, typer.Option(help="Where to write the bundle.", show_default="bundles/DATASET")] = None,
+    port: Annotated[
+        int, typer.Option(parser=whole_number(0, 65535), metavar="INTEGER", help="Port to serve on.")
+    ] = 8000,
+    keep: Annotated[
+        bool | None, typer.Option(help="Keep serving until Ctrl-C.", show_default="when run in a terminal")
+    ] = None,
+) -> None:
+    """Train an image classifier, fit its bundle, serve it, and ask it about an image and about something else."""
     if dataset not in DATASETS:
-        raise ValueError(f"found {dataset!r:.60}{suggestion(dataset, DATASETS)}, expected one of {', '.join(DATASETS)}")
-    shown, out = DATASETS[dataset], out or Path("bundles") / dataset
-    recipe = EXAMPLES / shown.recipe
-    if not recipe.is_file():
-        raise FileNotFoundError(f"{recipe}: not found; the demo needs a checkout of the repository with its examples/")
+        fail(f"found {dataset!r:.60}{suggestion(dataset, DATASETS)}, expected one of {', '.join(DATASETS)}")
+    with explained_errors(hint=False):
+        _run(DATASETS[dataset], out or Path("bundles") / dataset, port, keep)
+
+
+def _run(shown: Dataset, out: Path, port: int, keep: bool | None) -> None:
+    recipe = Path(__file__).with_name(shown.recipe)
     _check_port_free(port)
     screen = console()
     screen.rule(f"1. Train a small network on {shown.things} and fit its bundle")
@@ -88,7 +103,7 @@ def _check_port_free(port: int) -> None:
         try:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
-            raise OSError(f"port {port}: {error.strerror}; choose another: make demo PORT={port + 1}") from None
+            fail(f"port {port}: {error.strerror}; choose another: make demo PORT={port + 1}")
 
 
 @contextmanager
@@ -96,7 +111,7 @@ def _server(bundle: Path, port: int) -> Iterator[None]:
     """`python -m demur.service` in a process of its own, answering when the block starts and stopped when it ends."""
     command = [sys.executable, "-m", "demur.service", str(bundle), "--port", str(port)]
     environment = {**os.environ, "DEMUR_LOG_LEVEL": "warning"}
-    with subprocess.Popen(command, env=environment) as process:  # noqa: S603  our own interpreter and module
+    with subprocess.Popen(command, env=environment) as process:
         try:
             _wait_until_ready(process, port)
             yield
@@ -170,3 +185,7 @@ def _wait_for_interrupt() -> None:
         signal.pause()
     except KeyboardInterrupt:
         console().print("Stopped.")
+
+
+if __name__ == "__main__":
+    typer.run(demo)
