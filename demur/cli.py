@@ -64,6 +64,9 @@ INPUTS = "An .npy, .csv, .parquet, .jsonl (as an audit trail) or .txt file, or a
 FORMS_SHOWN = ", ".join(FORMS).replace("[", "\\[")  # brackets are markup to rich
 TEMPLATES = ("images", "series", "table", "text")
 RecipeArgument = Annotated[Path, typer.Argument(help="A Python file with model(), train_data(), calibration_data().")]
+SourceArgument = Annotated[
+    Path, typer.Argument(help="A Python file with model(), train_data(), calibration_data(); or a network in ONNX.")
+]
 
 
 def _bundle(text: str) -> Path:
@@ -174,18 +177,19 @@ def need_recipe(path: Path, bundle: Path | None = None) -> None:
         raise ValueError(problem)
 
 
-def need_network(path: Path) -> None:
-    """`ValueError` for an ONNX file that is not there."""
-    if not path.is_file():
-        raise ValueError(f"{path}: no such file, expected a network in ONNX")
-
-
-def refuse_files(**options: Path | None) -> None:
-    """`ValueError` for data in files beside a recipe, which has its own."""
-    for name, path in options.items():
-        if path is not None:
+def is_network(path: Path, **options: Path | None) -> bool:
+    """Whether it is a network in ONNX, or else a recipe; `ValueError` where it is not there, and for data in files
+    beside a recipe, which has its own."""
+    if path.suffix.lower() == ".onnx":
+        if not path.is_file():
+            raise ValueError(f"{path}: no such file, expected a network in ONNX")
+        return True
+    need_recipe(path)
+    for name, file in options.items():
+        if file is not None:
             option = f"--{name.replace('_', '-')}"
-            raise ValueError(f"{option}: found {path} beside a recipe, which has its own data; leave the option out")
+            raise ValueError(f"{option}: found {file} beside a recipe, which has its own data; leave the option out")
+    return False
 
 
 def need_onnx() -> None:
@@ -223,15 +227,35 @@ def new(
 
 @app.command()
 @with_config_options
+def check(
+    recipe: SourceArgument,
+    data: Annotated[Path | None, typer.Option(help="Of an ONNX network: .npz of examples, to try the export.")] = None,
+    debug: DebugOption = False,
+    **given: Any,
+) -> None:
+    """Say what a fit would take of a network, try its export, and say the memory. Nothing is fitted or written."""
+    need_torch()
+    from demur.offline.config import check_each
+
+    try:
+        in_file = is_network(recipe, data=data)
+        stated = parsed(given)
+        check_each(stated)
+    except ValueError as error:
+        fail(str(error))
+    from demur.offline.recipes.run import check_file, check_recipe
+
+    with explained_errors(debug):
+        print_lines(check_file(recipe, data, stated) if in_file else check_recipe(recipe, stated))
+
+
+@app.command()
+@with_config_options
 def fit(
-    recipe: Annotated[
-        Path,
-        typer.Argument(help="A Python file with model(), train_data(), calibration_data(); or a network in ONNX."),
-    ],
+    recipe: SourceArgument,
     out: Annotated[Path, typer.Option(help="Where to write the bundle.")],
     data: Annotated[Path | None, typer.Option(help="Of an ONNX network: .npz of what it was trained on.")] = None,
     held_out: Annotated[Path | None, typer.Option(help="Of an ONNX network: .npz of examples like these.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only try the export, and say the memory.")] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Replace an existing bundle, once the new one is ready.")
     ] = False,
@@ -250,26 +274,19 @@ def fit(
     from demur.offline.config import check_each
 
     try:  # before torch is imported, which takes seconds
-        in_files = recipe.suffix.lower() == ".onnx"
-        if in_files:
-            need_network(recipe)
-        else:
-            need_recipe(recipe)
-            refuse_files(data=data, held_out=held_out)
+        in_files = is_network(recipe, data=data, held_out=held_out)
         stated = parsed(given)
         check_each(stated)
-        check_new(out, force or dry_run)
+        check_new(out, force)
         check_writable(out)
     except (BundleError, ValueError) as error:
         fail(str(error))
     from demur.offline.recipes.from_files import recipe_of_files
-    from demur.offline.recipes.run import dry_run_recipe, fit_recipe
+    from demur.offline.recipes.run import fit_recipe
 
     with said_what_is_kept(out), explained_errors(debug):
         source = recipe_of_files(recipe, data, held_out) if in_files else recipe
-        if dry_run:
-            print_lines(dry_run_recipe(source, stated))
-        elif fit_recipe(source, out, stated, restart):
+        if fit_recipe(source, out, stated, restart):
             print_card(out, warned=True)
             print_lines(["", f"Report: {out / 'report.html'}", f"Serve it: demur serve {shlex.quote(str(out))}"])
 

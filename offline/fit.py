@@ -31,14 +31,14 @@ from .laplace.ggn import Curvature, accumulate_ggn, curvature_rows
 from .laplace.inference import infer
 from .laplace.noise import residual_noise
 from .laplace.temperature import plain_temperature
-from .network.given_network import class_names_of
+from .network.given_network import class_names_of, read_file
 from .network.model_copy import usable
 from .publish.bundle import publish
 from .publish.fitted import Fitted
 from .runtime.arrays import to_numpy
 from .runtime.available_memory import check_fits, chunk_bytes, readable
-from .runtime.checkpoint import Checkpoint, checkpoint_folder
-from .runtime.distributed import local_device, process_group
+from .runtime.checkpoint import Checkpoint, checkpoint_folder, discard_checkpoint
+from .runtime.distributed import environment_context, local_device, process_group
 from .runtime.generators import leaves_generators
 from .runtime.plain_torch import plain_torch
 from .runtime.progress import Track, silent
@@ -69,6 +69,7 @@ def fit_bundle(
     class_names: Sequence[str] | None = None,
     input_spec: InputSpec | None = None,
     tokenizer: Any = None,
+    restart: bool = False,
     progress: Track = silent,
     say: Say = quiet,
 ) -> Path:
@@ -91,7 +92,8 @@ def fit_bundle(
     batches of inputs unlike the training data and of anything in place of targets: the report says what share of the
     first 2,000 is rejected.
 
-    A job that was killed resumes where it stopped, from the folder `.NAME.checkpoint` next to `out`. Under torchrun
+    A job that was killed resumes where it stopped, from the folder `.NAME.checkpoint` next to `out`; restart: discard
+    that, and begin anew. Under torchrun
     every process calls this; each takes its share of the data, and the first one writes.
 
     What the caller has set of torch (gradients, default type, autocast and others) neither counts nor changes.
@@ -101,9 +103,10 @@ def fit_bundle(
     `DistributedError`; nothing is written then.
     """
     config = _usable_config(config)
-    destination = _usable_path(out)
+    destination = _usable_path(out, restart)
     check_is_spec(input_spec)
     columns = None if input_spec is None else input_spec.feature_names
+    model = read_file(model)
     given = all_given(
         train_loader, calibration_loader, foreign_loader, model=model, tokenizer=tokenizer, columns=columns
     )
@@ -221,14 +224,16 @@ def _usable_config(config: FitConfig | None) -> FitConfig:
     return config
 
 
-def _usable_path(out: str | Path) -> Path:
-    """`ValueError` or `BundleError` for a place where no bundle can be written."""
+def _usable_path(out: str | Path, restart: bool) -> Path:
+    """`ValueError` or `BundleError` for a place where no bundle can be written. restart: no checkpoint stays."""
     if not isinstance(out, str | os.PathLike):
         raise TypeError(f"out: found {type(out).__name__}, expected a path; give the configuration as config=...")
     if "\0" in str(out):
         raise ValueError(f"out: found {str(out)!r:.100}, expected a path without null bytes")
     check_destination(Path(out))
     check_writable(Path(out))
+    if restart:
+        discard_checkpoint(Path(out), environment_context().rank)
     return Path(out)
 
 
@@ -323,4 +328,5 @@ def _price(job: Job) -> list[str]:
     return [
         f"D = {job.layout.total:,} weights, S = {job.size:,} of them at most, outputs: {job.likelihood.outputs:,}",
         f"memory: {readable(needed)} at least, beside the data; budget {readable(job.memory_bytes)}",
+        f"threads: {torch.get_num_threads()}; OMP_NUM_THREADS sets fewer, where other work shares the machine",
     ]

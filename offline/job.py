@@ -19,6 +19,7 @@ from .jacobian.plan import make_jacobian
 from .network.inputs import ONE_INPUT, InputForm, input_form
 from .network.model_check import check_private
 from .network.model_copy import copied_model, usable
+from .network.onnx_lines import file_lines
 from .network.onnx_network import OnnxNetwork
 from .network.outputs import PLAIN, OutputForm, refuse_sigmoid, refuse_softmax
 from .network.reached import reached_parameters, unreached_note
@@ -106,8 +107,8 @@ def prepare(
     inputs, targets, given = train.first(device)
     taken = input_form(model, given)
     if isinstance(model, OnnxNetwork):
-        args, kwargs = taken.arguments(inputs)
-        model = model.suited(config.likelihood, args, kwargs, labels=targets.dim() > 1 and targets.shape[1] > 1)
+        taken_apart = taken.arguments(inputs.cpu())
+        model = model.suited(config.likelihood, *taken_apart, labels=targets.dim() > 1 and targets.shape[1] > 1)
     network = copied_model(model, device)
     layout = WeightLayout.of(model)
     for name, tensor in network.state_dict().items():
@@ -150,7 +151,7 @@ def prepare(
         takes=taken,
         reached=reached,
         notes=(
-            *(model.notes if isinstance(model, OnnxNetwork) else ()),
+            *(file_lines(model, *taken.arguments(inputs[:FEW].cpu())) if isinstance(model, OnnxNetwork) else ()),
             *taken.lines(),
             *form.lines(),
             *unreached_note(layout, reached),

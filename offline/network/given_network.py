@@ -7,7 +7,7 @@ from pathlib import Path
 import onnx
 from torch import Tensor, nn
 
-from .onnx_network import load_onnx
+from .onnx_network import OnnxNetwork, load_onnx
 from .sklearn_network import PERCEPTRONS, SCALERS, from_sklearn
 from .unsupported import IN_ONNX, UnsupportedModelError
 
@@ -44,6 +44,11 @@ def network_of(model: object, where: str = "model") -> nn.Module:
     raise TypeError(f"{where}: found {_kind(model)}, expected {EXPECTED}{_remedy(model)}")
 
 
+def read_file(model: object) -> object:
+    """The network where it is given as a file, which is read once; anything else as it is."""
+    return network_of(model) if isinstance(model, str | os.PathLike | onnx.ModelProto) else model
+
+
 def _is_tree(model: object) -> bool:
     """Whether it is made of trees; an ensemble of other estimators is in the same package."""
     name = type(model).__name__
@@ -67,10 +72,10 @@ def _from_sklearn(model: object, where: str) -> nn.Module:
 
 def class_names_of(model: object, outputs: int) -> tuple[str, ...] | None:
     """The names that the model itself has for its outputs: transformers' `config.id2label` where they are none of its
-    own making ("LABEL_0"), or scikit-learn's `classes_`; None for other numbers of them."""
+    own making ("LABEL_0"), scikit-learn's `classes_`, or those in an ONNX file; None for other numbers of them."""
     labels = getattr(getattr(model, "config", None), "id2label", None)
     classes = getattr(model, "classes_", None)
-    found: tuple[str, ...] = ()
+    found: tuple[str, ...] = model.file.class_names if isinstance(model, OnnxNetwork) else ()
     if isinstance(labels, Mapping) and sorted(labels) == list(range(len(labels))):
         found = tuple(str(labels[place]) for place in sorted(labels))
         found = () if all(name == f"LABEL_{place}" for place, name in enumerate(found)) else found

@@ -67,6 +67,11 @@ def trial(model: onnx.ModelProto, names: Sequence[str], where: str) -> list[Arra
     return found
 
 
+def drawn(model: onnx.ModelProto) -> list[Array]:
+    """Some inputs of several examples, in order; raises `ValueError` where an axis has no size."""
+    return [_drawn(value, TRIED, FREE[0]) for value in model.graph.input]
+
+
 def _let_zero_copy(node: onnx.NodeProto) -> None:
     """A zero in the shape of this Reshape is the size that the input has there, and not a size of none."""
     kept = [each for each in node.attribute if each.name != "allowzero"]

@@ -6,7 +6,6 @@ add, and the added weights read z; of a table's trees, the columns.
 """
 
 from collections.abc import Iterator
-from typing import Literal
 
 import numpy as np
 import onnx
@@ -14,7 +13,7 @@ from onnx import helper, numpy_helper
 
 from ..runtime.arrays import Array
 from .onnx_batch import TRIED, trial
-from .onnx_tail import PASSING, LastLayer, Network, logits_before
+from .onnx_tail import PASSING, LastLayer, Made, Network, logits_before
 
 MOST_READ = 4096  # numbers of an example
 # Of probabilities: what trees vote for is impossible only as far as they have seen, and rounded to 1e-7. What a network
@@ -24,7 +23,6 @@ ROUNDED = 1e-5  # sums of votes
 FLAT, PROBABLE, LOGARITHM, OTHER, LOGITS, READ, JOINED = (
     f"demur_{name}" for name in ("flat", "probable", "logarithm", "other", "logits", "read", "joined")
 )
-Made = Literal["rows", "odds"]  # probabilities of classes, or each by itself
 
 
 def layer_behind(
@@ -52,7 +50,7 @@ def layer_behind(
         graph.node.append(helper.make_node("Concat", [_flat(graph, read, READ), features], [JOINED], axis=1))
         features = JOINED
     weight = np.concatenate([np.zeros((count, width)), np.eye(count)], axis=1).astype(np.float32)
-    return LastLayer(features, weight, np.zeros(count, np.float32), True, read)
+    return LastLayer(features, weight, np.zeros(count, np.float32), name != output, True, made, read)
 
 
 def probabilities_in(outputs: Array, labels: bool) -> Made | None:

@@ -24,8 +24,8 @@ from demur.service.inference.onnx_runtime import onnxruntime
 from ..runtime.arrays import to_numpy
 from ..runtime.quiet import quiet_exporter
 from .onnx_batch import freed
-from .onnx_end import Made, before_link, layer_behind, probabilities_in
-from .onnx_tail import Network, last_layer
+from .onnx_end import before_link, layer_behind, probabilities_in
+from .onnx_tail import LastLayer, Made, Network, last_layer
 from .unsupported import UnsupportedModelError, one_line
 
 DOMAIN, FEATURES = "demur", "demur_features"
@@ -149,12 +149,13 @@ class OnnxBody(nn.Module):
 @dataclass(frozen=True)
 class OnnxFile:
     """A file that was read: its graph, the number of examples that it was exported for, its output that is taken and
-    the others that might be."""
+    the others that might be, and the names of classes that it has."""
 
     model: onnx.ModelProto
     batch: int | None
     output: str
     others: tuple[str, ...]
+    class_names: tuple[str, ...]
     where: str
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "OnnxFile":
@@ -163,19 +164,10 @@ class OnnxFile:
     def network(self, links: bool = True, made: Made | None = None) -> "OnnxNetwork":
         """As `load_onnx` has it. made: what the outputs are that come from no linear layer (`layer_behind`)."""
         model, network = self.model, Network.of(self.model.graph, self.where)
-        layer, notes = last_layer(self.output, network, links), list[str]()
-        if self.others:
-            notes.append(f"the file has several outputs: {self.output!r} is taken, not {', '.join(self.others)}")
-        as_it_is = layer is None and not (links and before_link(self.output, network) != self.output)
+        layer = last_layer(self.output, network, links)
         if layer is None:
             model = onnx.shape_inference.infer_shapes(model)
             layer = layer_behind(model, self.output, network, links, made)
-            read = "the inputs" if layer.read is None else f"the tensor {layer.read!r}"
-            logits = {"rows": ", with log p as logits", "odds": ", with log(p / (1 - p)) as logits", None: ""}[made]
-            notes.append(
-                f"the output {self.output!r} comes from no linear layer: the posterior is over a layer behind it that "
-                f"changes nothing{logits}, and over the added weights, which read {read}"
-            )
         outputs, width = layer.weight.shape
         head = nn.Linear(width, outputs)
         with torch.no_grad():
@@ -183,33 +175,23 @@ class OnnxFile:
             head.bias.copy_(torch.from_numpy(layer.bias.copy()))
         names = [value.name for value in model.graph.input]
         body = OnnxBody(_cut(model, layer.features, width), names, width, self.batch)
-        reads_outputs = layer.changes_nothing and layer.read is None
-        return OnnxNetwork(body, head, self, as_it_is, reads_outputs, tuple(notes)).eval()
+        return OnnxNetwork(body, head, self, layer).eval()
 
 
 class OnnxNetwork(nn.Module):
-    """The body's features through a linear layer. as_it_is: the outputs are those of the file, and may be
-    probabilities; reads_outputs: the features are these, and no more; notes: what is worth telling the user."""
+    """The body's features through a linear layer. reads_outputs: the features are the outputs, and no more."""
 
-    def __init__(
-        self,
-        body: OnnxBody,
-        head: nn.Linear,
-        file: OnnxFile,
-        as_it_is: bool = False,
-        reads_outputs: bool = False,
-        notes: tuple[str, ...] = (),
-    ) -> None:
+    def __init__(self, body: OnnxBody, head: nn.Linear, file: OnnxFile, layer: LastLayer) -> None:
         super().__init__()
-        self.body, self.head, self.file = body, head, file
-        self.as_it_is, self.reads_outputs, self.notes = as_it_is, reads_outputs, notes
+        self.body, self.head, self.file, self.layer = body, head, file, layer
+        self.reads_outputs = layer.changes_nothing and layer.read is None
 
     def suited(self, task: Task, args: Sequence[Tensor], kwargs: Mapping[str, Tensor], labels: bool) -> "OnnxNetwork":
         """The same network for targets of this kind: of a regression nothing is left out; otherwise probabilities
         become logits, which the outputs for these examples tell. labels: an example may have several."""
         if task == "regression":
-            return self.file.network(links=False)
-        if not self.as_it_is:
+            return self.file.network(links=False) if self.layer.left_out else self
+        if self.layer.left_out or not self.layer.changes_nothing:
             return self
         with torch.no_grad():
             made = probabilities_in(to_numpy(self(*args, **kwargs)), labels or task == "multilabel")
@@ -242,14 +224,14 @@ def load_onnx(source: str | Path | onnx.ModelProto) -> OnnxNetwork:
     Raises `UnsupportedModelError` for a file that is none, or that cannot be run.
     """
     where = "the ONNX model" if isinstance(source, onnx.ModelProto) else str(source)
-    model, batch = _read(source, where)
+    model, batch, names = _read(source, where)
     output, *others = _outputs_of(model.graph, where)
-    return OnnxFile(model, batch, output, tuple(others), where).network()
+    return OnnxFile(model, batch, output, tuple(others), names, where).network()
 
 
-def _read(source: str | Path | onnx.ModelProto, where: str) -> tuple[onnx.ModelProto, int | None]:
+def _read(source: str | Path | onnx.ModelProto, where: str) -> tuple[onnx.ModelProto, int | None, tuple[str, ...]]:
     """In the exporter's version of ONNX, constants folded; its first axis for any number of examples. And the number of
-    examples that it was exported for, None for any."""
+    examples that it was exported for, None for any; and the names of classes."""
     try:
         model = copy.deepcopy(source) if isinstance(source, onnx.ModelProto) else onnx.load(str(source))
         onnx.checker.check_model(model)
@@ -264,17 +246,14 @@ def _read(source: str | Path | onnx.ModelProto, where: str) -> tuple[onnx.ModelP
             f"model: {where}: found {one_line(error)}, expected operators that onnx.version_converter can bring to "
             f"version {ONNX_OPSET} of ONNX"
         ) from None
+    names = _class_names(model.graph)
     _without_maps(model.graph)
     known = {tensor.name for tensor in model.graph.initializer}
     kept = [value for value in model.graph.input if value.name not in known]
     del model.graph.input[:], model.graph.value_info[:]
     model.graph.input.extend(kept)
     _take_plain_types(model.graph, where)
-    batch = _fixed_batch(model.graph)
-    for value in (*model.graph.input, *model.graph.output):
-        axes = value.type.tensor_type.shape.dim
-        if axes:
-            axes[0].dim_param = "batch"
+    batch = _free_axes(model.graph)
     try:
         representation = ir.serde.deserialize_model(model)
     except ir.serde.SerdeError as error:
@@ -288,7 +267,7 @@ def _read(source: str | Path | onnx.ModelProto, where: str) -> tuple[onnx.ModelP
     ir.passes.common.RemoveUnusedNodesPass()(representation)
     representation.ir_version = IR_VERSION
     folded: onnx.ModelProto = ir.serde.serialize_model(representation)
-    return (folded if batch is None else freed(folded, batch)), batch
+    return (folded if batch is None else freed(folded, batch)), batch, names
 
 
 def _take_plain_types(graph: onnx.GraphProto, where: str) -> None:
@@ -330,11 +309,25 @@ def _without_maps(graph: onnx.GraphProto) -> None:
             output.CopyFrom(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["batch", None]))
 
 
-def _fixed_batch(graph: onnx.GraphProto) -> int | None:
-    """The number of examples that the inputs are of; None for any."""
-    axes = [value.type.tensor_type.shape.dim for value in graph.input]
-    sizes = {dims[0].dim_value for dims in axes if dims}
-    return sizes.pop() if len(sizes) == 1 and 0 not in sizes else None
+def _class_names(graph: onnx.GraphProto) -> tuple[str, ...]:
+    """Of what gives labels, a classifier or the mapping of classes to probabilities; none for the numbers 0, 1, ..."""
+    lists = (each for node in reversed(graph.node) for each in node.attribute if each.name.startswith("classlabels"))
+    found = next((each for each in lists if each.strings or each.ints), onnx.AttributeProto())
+    numbers = tuple(map(str, found.ints)) if list(found.ints) != [*range(len(found.ints))] else ()
+    return numbers or tuple(name.decode("utf-8", "replace") for name in found.strings)
+
+
+def _free_axes(graph: onnx.GraphProto) -> int | None:
+    """Let the first axis of inputs and outputs be of any length, and those whose length is negative. The number of
+    examples that the inputs were of; None for any."""
+    sizes = {dims[0].dim_value for value in graph.input if (dims := value.type.tensor_type.shape.dim)}
+    for value in (*graph.input, *graph.output):
+        for place, axis in enumerate(value.type.tensor_type.shape.dim):
+            if axis.dim_value < 0:
+                axis.Clear()
+            if place == 0:
+                axis.dim_param = "batch"
+    return sizes.pop() if len(sizes) == 1 and min(sizes) > 0 else None
 
 
 def _outputs_of(graph: onnx.GraphProto, where: str) -> list[str]:

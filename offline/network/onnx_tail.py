@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import onnx
@@ -15,6 +16,7 @@ LINKS = frozenset({"Softmax", "LogSoftmax", "Sigmoid"})
 PASSING = frozenset({"Identity", "Cast", "Dropout"})
 RESHAPING = frozenset({"Squeeze", "Unsqueeze", "Reshape", "Flatten"})
 AFFINE = frozenset({"Add", "Sub", "Mul", "Div"})
+Made = Literal["rows", "odds"]  # probabilities of classes, or each by itself
 EXPECTED = (
     "one number, or a row of at most 4,096, for each example; where a tensor before it is that, cut the file there: "
     "onnx.utils.extract_model(file, other_file, inputs, [tensor])"
@@ -48,13 +50,16 @@ class Network:
 class LastLayer:
     """The network's outputs from its features (B, F): features @ weight.T + bias; weight (K, F), bias (K,) float32.
 
-    changes_nothing: a part of the features are the outputs. read: the tensor that the others are; None: there are none.
+    left_out: a softmax or sigmoid behind it. changes_nothing: a part of the features are the outputs, or the logits of
+    what these are `made`. read: the tensor that the other features are; None: there are none.
     """
 
     features: str
     weight: Array
     bias: Array
+    left_out: bool = False
     changes_nothing: bool = False
+    made: Made | None = None
     read: str | None = None
 
 
@@ -105,7 +110,8 @@ def last_layer(output: str, network: Network, links: bool = True) -> LastLayer |
             continue
         before = _before(node, tail, network)
         if before is None:
-            return _folded(node, tail, network)
+            folded = _folded(node, tail, network)
+            return None if folded is None else replace(folded, left_out=links and linked)
         tail = before
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..network.onnx_network import OnnxNetwork, load_onnx
 from .imports import RecipeImports
 from .load import Recipe, RecipeError
 
@@ -30,11 +31,12 @@ def recipe_of_files(network: Path, train: Path | None, held_out: Path | None) ->
             "trained on, and --held-out, which it was not"
         )
     (x, y), (held_x, held_y) = read_examples(train), read_examples(held_out)
-    names = class_names_in(y)
+    model = load_onnx(network)
+    names = class_names_in(y, model)
     name = "demur_recipe_of_files"
     module = ModuleType(name)
     vars(module).update(
-        model=network,
+        model=model,
         train_data=(x, numbered(y, names, train)),
         calibration_data=(held_x, numbered(held_y, names, held_out)),
         class_names=names,
@@ -42,13 +44,22 @@ def recipe_of_files(network: Path, train: Path | None, held_out: Path | None) ->
     return Recipe(network, module, RecipeImports(network, name))
 
 
-def class_names_in(targets: Any) -> list[str] | None:
-    """The names of classes in alphabetical order, as scikit-learn has them; None of targets that are numbers."""
+def class_names_in(targets: Any, model: OnnxNetwork) -> list[str] | None:
+    """The names of classes that the file has, or those of the targets in alphabetical order, as scikit-learn has them;
+    None of targets that are numbers."""
+    if model.file.class_names:
+        return list(model.file.class_names)
     return sorted(set(targets.tolist())) if targets.dtype.kind == "U" else None
 
 
 def numbered(targets: Any, names: Sequence[str] | None, path: Path) -> Any:
-    """Names of classes as their numbers; other targets as they are. `RecipeError` for a name that is none."""
+    """Names of classes as their numbers; other targets as they are. `RecipeError` for a name that is none, and for a
+    number that has none."""
+    if names is not None and targets.dtype.kind in "iu" and targets.ndim == 1 and targets.max(initial=0) >= len(names):
+        raise RecipeError(
+            f"{path}: {Y}: found the number {targets.max()}, expected 0 to {len(names) - 1}, or names as text, "
+            f"{Y}.astype(str): {', '.join(names)!s:.200}"
+        )
     if names is None or targets.dtype.kind != "U":
         return targets
     places = {name: place for place, name in enumerate(names)}

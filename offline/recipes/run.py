@@ -4,6 +4,8 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from demur.service.format.files import check_destination, check_writable
 from demur.service.inference.predictor import Predictor
 
@@ -12,15 +14,20 @@ from ..evaluation.columns import with_level
 from ..evaluation.evaluate import Evaluation, evaluate
 from ..fit import dry_run, fit_bundle, quiet
 from ..job import resolve_device
-from ..runtime.checkpoint import discard_checkpoint
+from ..network.onnx_batch import drawn
+from ..network.onnx_lines import file_lines
+from ..network.onnx_network import load_onnx
+from ..network.unsupported import one_line
 from ..runtime.distributed import environment_context
 from ..runtime.progress import silent
 from ..selection.registry import check_options
-from .from_files import numbered, read_examples
+from .from_files import class_names_in, numbered, read_examples
 from .load import Recipe, RecipeError, load_recipe
 from .look import FOREIGN, HELD_OUT, TRAIN, looked_at
 from .progress_bars import Bars
 from .words import FILES, RECIPE, in_words
+
+WITHOUT_DATA = "tried on random numbers: with --data FILE.npz, a batch of these goes all the way, and memory is said"
 
 
 def fit_recipe(recipe: Path | Recipe, out: Path, given: dict[str, Any], restart: bool = False) -> bool:
@@ -34,8 +41,6 @@ def fit_recipe(recipe: Path | Recipe, out: Path, given: dict[str, Any], restart:
     check_options(config.selection, config.selection_options)
     check_destination(out)
     check_writable(out)
-    if restart:
-        discard_checkpoint(out, environment_context().rank)
     resolve_device(config.device)
     names, spec, tokenizer = recipe.class_names, recipe.input_spec, recipe.tokenizer
     with in_words(_words(recipe)):
@@ -56,15 +61,34 @@ def fit_recipe(recipe: Path | Recipe, out: Path, given: dict[str, Any], restart:
             class_names=names,
             input_spec=spec,
             tokenizer=tokenizer,
+            restart=restart,
             progress=bars or silent,
             say=bars.say if bars else quiet,
         )
     return main
 
 
-def dry_run_recipe(recipe: Path | Recipe, given: dict[str, Any]) -> list[str]:
-    """What fitting the recipe would take, as lines for people."""
-    recipe = _loaded(recipe)
+def check_file(path: Path, data: Path | None, given: dict[str, Any]) -> list[str]:
+    """What a fit of a network in ONNX would begin with, and what it would take, as lines for people; without examples
+    of its data, the file is run on random numbers alone."""
+    config = FitConfig(**given)
+    network = load_onnx(path)
+    if data is not None:
+        inputs, targets = read_examples(data)
+        with in_words(FILES):
+            return dry_run(network, (inputs, numbered(targets, class_names_in(targets, network), data)), config)
+    try:
+        examples = tuple(map(torch.from_numpy, drawn(network.body.model)))
+        return [*file_lines(network.suited(config.likelihood, examples, {}, False), examples, {}), WITHOUT_DATA]
+    except RuntimeError as error:
+        raise RecipeError(
+            f"{path}: cannot be run on random numbers ({one_line(error)}); give examples by --data"
+        ) from None
+
+
+def check_recipe(path: Path, given: dict[str, Any]) -> list[str]:
+    """The same of a recipe."""
+    recipe = load_recipe(path)
     config, held_out = _config(recipe, given), recipe.data("calibration_data")
     train, tokenizer = recipe.data("train_data"), recipe.tokenizer
     with in_words(_words(recipe)), recipe.running():

@@ -167,8 +167,8 @@ def refused(result: Result, *words: str) -> None:
     assert all(word in result.stderr for word in words), result.stderr
 
 
-def test_a_dry_run_says_what_it_takes_and_writes_nothing(tmp_path: Path) -> None:
-    result = demur("fit", write(tmp_path), "--out", tmp_path / "bundle", "--dry-run", "--memory-budget", "1GiB")
+def test_a_check_says_what_a_fit_takes_and_writes_nothing(tmp_path: Path) -> None:
+    result = demur("check", write(tmp_path), "--memory-budget", "1GiB")
     assert result.exit_code == 0, result.output
     for words in ("D = 44 weights", "MiB at least", "budget 1.0 GiB"):
         assert words in result.stdout

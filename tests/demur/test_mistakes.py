@@ -63,6 +63,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "good.py").write_text(RECIPE)
     (tmp_path / "file").write_text("mine")
+    (tmp_path / "text.onnx").write_text("mine")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "notes.txt").write_text("mine")
     (tmp_path / "empty").mkdir()
@@ -104,7 +105,10 @@ COMMANDS = {
     "no JSON": ("fit good.py --out x --selection-options {x", "selection_options: found '{x', expected a JSON object"),
     "no GPU": ("fit good.py --out x --device cuda:99", "device: found 'cuda:99'", "'cpu' or 'auto'"),
     "out in a bundle": ("fit good.py --out BUNDLE/new", "lies in the bundle", "outside it"),
-    "out in a bundle, only asked": ("fit good.py --dry-run --out BUNDLE/new", "lies in the bundle"),
+    "no recipe to check": ("check gud.py", "gud.py: no such file", "demur new"),
+    "examples beside a recipe to check": ("check good.py --data x.npz", "--data: found x.npz beside a recipe"),
+    "no network to check": ("check gud.onnx", "gud.onnx: no such file, expected a network in ONNX"),
+    "another network to check": ("check text.onnx", "text.onnx: found", "expected a readable ONNX file"),
     "out is a link": ("fit good.py --out link", "is a link to empty (remedy: give the folder itself)"),
     "another size with a strategy": (
         "fit good.py --out x --selection random --subnetwork-size 99",

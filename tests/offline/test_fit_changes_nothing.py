@@ -19,11 +19,13 @@ import demur.offline.laplace.prior
 import demur.offline.publish.bundle
 import demur.offline.publish.exporter
 import demur.offline.publish.plain_answers
+import demur.offline.runtime.plain_torch
 import demur.offline.selection.select
-from demur.offline import fit_bundle
+from demur.offline import CheckpointError, fit_bundle
 from demur.offline.laplace.outcomes import Predicted
 from demur.offline.publish.every_example import EveryExample
 from demur.offline.runtime.arrays import Array
+from demur.offline.runtime.checkpoint import Checkpoint, checkpoint_folder
 from demur.service.bundle import read_bundle
 from demur.service.inference.predictor import Predictor
 from tests.support.small_fit import CONFIG, Stop, batches, captured, network, skip_export, state
@@ -120,6 +122,33 @@ def test_an_interruption_while_choosing_changes_nothing(selection: str) -> None:
     with pytest.raises(KeyboardInterrupt):
         fit_bundle(model, Broken(batches()), "never-written", calibration_loader=batches(seed=1), config=config)
     assert state(model) == before
+
+
+def test_a_restart_discards_what_another_fit_has_kept(tmp_path: Path) -> None:
+    def fit(restart: bool = False) -> None:
+        held_out = batches(seed=1)
+        fit_bundle(network(), batches(), tmp_path / "b", calibration_loader=held_out, config=CONFIG, restart=restart)
+
+    kept = Checkpoint(checkpoint_folder(tmp_path / "b"), {"configuration": "{}"})
+    assert kept.save("curvature", torch.zeros(3), {"batches": 4}, {})
+    with pytest.raises(CheckpointError, match="another job's"):
+        fit()
+    assert [path.name for path in tmp_path.iterdir()] == [".b.checkpoint"]
+    fit(restart=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["b"]
+
+
+def test_a_container_of_one_processor_gets_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demur.offline.runtime.plain_torch, "available_cpus", lambda: 1)
+    lines, before = list[str](), torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        held_out = batches(seed=1)
+        fit_bundle(network(), batches(), tmp_path / "b", calibration_loader=held_out, config=CONFIG, say=lines.append)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert any(line.startswith("threads: 1;") for line in lines)
 
 
 def test_the_seed_alone_decides(monkeypatch: pytest.MonkeyPatch) -> None:

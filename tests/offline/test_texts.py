@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from demur.offline import FitConfig, fit_bundle
 from demur.offline.evaluation.evaluate import evaluate
-from demur.offline.recipes.run import dry_run_recipe, evaluate_recipe, fit_recipe
+from demur.offline.recipes.run import check_recipe, evaluate_recipe, fit_recipe
 from demur.service.inference.predictor import Predictor
 from tests.support.bundles import WORDS, tokenizer_json
 
@@ -148,7 +148,7 @@ def test_a_file_for_one_length_gets_texts_of_this_length(length: int, tmp_path: 
 def test_a_recipe_has_a_tokenizer(tmp_path: Path) -> None:
     recipe = tmp_path / "texts.py"
     recipe.write_text(RECIPE)
-    assert any("2 inputs" in line for line in dry_run_recipe(recipe, {}))
+    assert any("2 inputs" in line for line in check_recipe(recipe, {}))
     assert fit_recipe(recipe, tmp_path / "bundle", {})
     figures = evaluate_recipe(Predictor.load(tmp_path / "bundle"), recipe)
     assert figures.examples == 40

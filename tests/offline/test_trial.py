@@ -148,7 +148,7 @@ def train_data():
 
 calibration_data = train_data
 """)
-    result = CliRunner().invoke(app, ["fit", str(tmp_path / "recipe.py"), "--out", str(tmp_path / "b"), "--dry-run"])
+    result = CliRunner().invoke(app, ["check", str(tmp_path / "recipe.py")])
     assert result.exit_code == 2, result.output
     assert result.stderr.startswith("error: the model could not be exported to ONNX: the forward of the model itself")
     assert "Could not guard on data-dependent" in result.stderr

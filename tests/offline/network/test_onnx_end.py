@@ -75,8 +75,8 @@ def test_the_outputs_stay_as_they_are(end: str) -> None:
     network = load_onnx(model)
     assert network.head.weight.shape == (3, 5 + 3), "the last tensor that holds more is read, too"
     assert not network.reads_outputs
-    assert "comes from no linear layer" in network.notes[0]
-    assert "'h'" in network.notes[0]
+    assert network.layer.changes_nothing
+    assert network.layer.read == "h"
 
 
 @pytest.mark.parametrize("opset", [13, 17, 21])
@@ -93,7 +93,8 @@ def test_a_softmax_of_any_version_is_left_out(op: str, opset: int) -> None:
     found = logits(model)
     expected = answers(model, x=X)[0]
     np.testing.assert_allclose(softmax(found), expected if op == "Softmax" else np.exp(expected), rtol=1e-4)
-    assert network.notes == ()
+    assert network.layer.left_out
+    assert not network.layer.changes_nothing
 
 
 @pytest.mark.parametrize("axis", [0, -2])
@@ -199,7 +200,7 @@ def test_of_several_outputs_the_probabilities_are_taken_and_the_others_named() -
     model.graph.output.insert(0, helper.make_tensor_value_info("h", TensorProto.FLOAT, ["n", 5]))
     network = load_onnx(model)
     assert network.head.weight.shape == (3, 5)
-    assert network.notes == ("the file has several outputs: 'out' is taken, not h",)
+    assert (network.file.output, network.file.others) == ("out", ("h",))
 
 
 def test_a_tensor_inside_that_folds_the_examples_is_not_read() -> None:
@@ -330,7 +331,7 @@ def test_a_softmax_that_onnx_converts_is_left_out(axis: int) -> None:
     ]
     model = perceptron([*shape, *nodes, *end], CONSTANTS)
     network = load_onnx(model)
-    assert bool(network.notes) == (axis == 0), "one over the examples is none"
+    assert network.layer.changes_nothing == (axis == 0), "one over the examples is none"
     if axis == 0:
         return
     assert network.head.weight.shape == (3, 5)

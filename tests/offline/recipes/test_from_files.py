@@ -13,7 +13,7 @@ from demur.offline.recipes.from_files import recipe_of_files
 from demur.offline.recipes.load import RecipeError
 from demur.service.inference.onnx_runtime import onnxruntime
 from demur.service.inference.predictor import Predictor
-from tests.support.onnx_files import perceptron
+from tests.support.onnx_files import perceptron, trees
 
 DRAW = np.random.default_rng(0)
 NODES = [helper.make_node("Gemm", ["h", "w", "b"], ["z"]), helper.make_node("Softmax", ["z"], ["out"], axis=-1)]
@@ -77,6 +77,24 @@ def test_targets_may_be_names_and_a_file_is_evaluated(files: Path) -> None:
     assert "y: found 'high', expected one of low, middle, top" in " ".join(refused.stderr.split())
 
 
+def test_labels_that_are_other_numbers_are_given_as_text(files: Path) -> None:
+    model = trees(DRAW.normal(size=(40, 2)).astype(np.float32), [0.0, 0.0])
+    for attribute in model.graph.node[-1].attribute:
+        if attribute.name == "classlabels_int64s":
+            attribute.ints[:] = [7, 9]
+    for name in ("train", "held_out"):
+        x = DRAW.normal(size=(200, 2)).astype(np.float32)
+        np.savez(files / f"{name}.npz", x=x, y=np.where((x > 0).sum(axis=1) == 1, 9, 7))
+    onnx.save(model, files / "net.onnx")
+    refused = run_demur("check", files / "net.onnx", "--data", files / "train.npz")
+    assert "y: found the number 9, expected 0 to 1, or names as text, y.astype(str): 7, 9" in refused.stderr
+    for name in ("train", "held_out"):
+        found = np.load(files / f"{name}.npz")
+        np.savez(files / f"{name}.npz", x=found["x"], y=found["y"].astype(str))
+    fit(files, model)
+    assert Predictor.load(files / "bundle").manifest.class_names == ("7", "9")
+
+
 def test_a_file_that_is_no_recipe_is_told(files: Path) -> None:
     done = run_demur("fit", files / "train.npz", "--out", files / "bundle")
     assert done.exit_code == 2
@@ -108,10 +126,41 @@ def test_several_inputs_have_their_names(files: Path) -> None:
     assert [part.name for part in Predictor.load(files / "bundle").manifest.input.parts or ()] == ["tokens", "x"]
 
 
-def test_a_dry_run_says_what_it_takes(files: Path) -> None:
-    done = fit(files, perceptron(NODES, CONSTANTS), "--dry-run")
-    assert "D = 18" in done.stdout
-    assert not (files / "bundle").exists()
+def test_a_check_says_what_a_fit_takes_and_a_fit_begins_with_the_same(files: Path) -> None:
+    model = perceptron(NODES, CONSTANTS)
+    onnx.save(model, files / "net.onnx")
+    before = set(files.iterdir())
+    alone, with_data = (
+        run_demur("check", files / "net.onnx", *options).stdout.splitlines()
+        for options in ((), ("--data", files / "held_out.npz"))
+    )
+    assert set(files.iterdir()) == before
+    assert alone[0] == "inputs: x (batch, 2) float32; any number of examples"
+    assert alone[1].startswith("output: 'out', 3 for each example")
+    assert "tried on random numbers" in alone[-1]
+    assert with_data[:3] == alone[:3]
+    assert any("D = 18" in line for line in with_data)
+    assert any("GiB" in line for line in with_data)
+    said = fit(files, model).output.splitlines()
+    assert [line for line in said if line in with_data][:3] == alone[:3]
+
+
+def test_the_labels_of_the_file_name_the_classes(files: Path) -> None:
+    model = trees(DRAW.normal(size=(40, 2)).astype(np.float32), [0.0, 0.0])
+    model.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.STRING
+    for attribute in model.graph.node[-1].attribute:
+        if attribute.name == "classlabels_int64s":
+            attribute.CopyFrom(helper.make_attribute("classlabels_strings", ["yes", "no"]))
+    for name in ("train", "held_out"):
+        x = DRAW.normal(size=(200, 2)).astype(np.float32)
+        np.savez(files / f"{name}.npz", x=x, y=np.where((x > 0).sum(axis=1) == 1, "no", "yes"))
+    fit(files, model)
+    predictor = Predictor.load(files / "bundle")
+    assert predictor.manifest.class_names == ("yes", "no")
+    probabilities = predictor.predict(x).probabilities
+    assert probabilities is not None
+    told = np.where(probabilities.argmax(axis=1) == 0, "yes", "no")
+    assert (told == np.load(files / "held_out.npz")["y"]).all()
 
 
 def test_other_files_are_refused(files: Path) -> None:
