@@ -20,7 +20,8 @@ SMALL_SHARE = 1e-6
 ADDED_SHARE = 1e-2
 # A distance is such a difference, too, of prior variance 1, and float32 adds up its 256 squares to 1e-5: relative to
 # the largest distance of a few examples near the training data that could be much.
-# A likeness to a mistake is a difference of nats: a thousandth of one, the tolerance of ten, decides nothing.
+# A likeness to a mistake is a difference of nats: a thousandth of one, the tolerance of ten, decides nothing, nor does
+# anything where it is ten below the 0 from which on it counts.
 DISTANCE_SHARE, LIKENESS_SHARE = 0.1, 10.0
 # In a network of millions of ReLUs some inputs lie so near to zero that float32 puts them on the other side, and a
 # derivative jumps. Torch's own derivatives jump then too, so no more than a few times their distance is asked for.
@@ -54,9 +55,10 @@ class Truth:
 
     def _error(self, name: str, values: Array) -> float:
         if name == "feature_scores" and self.feature_scores is not None:  # each in a unit of its own
-            shares = [DISTANCE_SHARE, *[LIKENESS_SHARE] * (values.shape[1] - 1)]
+            shares = np.array([DISTANCE_SHARE, *[LIKENESS_SHARE] * (values.shape[1] - 1)])
+            expected, served = (np.maximum(each, -shares) for each in (self.feature_scores, values))
             scale = np.maximum(np.abs(self.feature_scores).max(axis=0), shares)
-            return float((np.abs(values - self.feature_scores) / scale).max())
+            return float((np.abs(served - expected) / scale).max())
         unit = {"mean": self.unit, "variance": self.unit**2}.get(name, np.ones(1))
         least, absolute = self.least.get(name, 0.0), not name.endswith("variance")
         return relative_error(values / unit, getattr(self, name) / unit, absolute=absolute, least=least)

@@ -11,6 +11,9 @@ from ..jacobian.unfold import CONVOLUTIONS
 
 INPUTS = ""  # the path that stands for the network's inputs
 TEXTURE = "."  # and for what `texture` tells of them
+# onnxruntime adds numbers up one by one in float32: of 150,000 that are alike, as in a white picture, the sum is off by
+# 5e-4. More than these are added up in two steps.
+LONG, FEW = 1024, 256
 SMALLEST, LARGEST = 1e-12, 1e38  # of a length: its logarithm is finite, and a direction where all are zero
 
 
@@ -43,7 +46,7 @@ def pooled(layer: nn.Module, x: Tensor) -> Tensor:
     mean over all axes but the batch's and the last, as over tokens, (B, F)."""
     if isinstance(layer, CONVOLUTIONS):
         axes = tuple(range(2, x.dim()))
-        mean = x.mean(axes, keepdim=True)
+        mean = _mean(x, axes)
         deviation = norm(x - mean, axes) / math.sqrt(math.prod(x.shape[2:]))
         return torch.cat([mean, deviation], dim=1).flatten(1)
     return x.flatten(1, -2).mean(1) if x.dim() > 2 else x
@@ -65,10 +68,28 @@ def texture(x: Tensor) -> Tensor:
     along = max(places(x), key=lambda axis: (x.shape[axis], axis))
     flat, step = x.flatten(1), x.shape[along + 1 :].numel()
     pairs = flat.shape[1] - step
-    return torch.cat([norm(flat), norm(flat.narrow(1, step, pairs) - flat.narrow(1, 0, pairs))], dim=1)
+    return torch.cat([_long_norm(flat), _long_norm(flat.narrow(1, step, pairs) - flat.narrow(1, 0, pairs))], dim=1)
 
 
 def norm(x: Tensor, axes: tuple[int, ...] = (1,)) -> Tensor:
-    """|x| along these axes, which stay."""
+    """|x| along these axes, which stay; of many numbers first along the last axis."""
+    if len(axes) > 1 and math.prod(x.shape[axis] for axis in axes) > LONG:
+        x, axes = norm(x, axes[-1:]), axes[:-1]
     length: Tensor = torch.linalg.vector_norm(x, dim=axes, keepdim=True)
     return length
+
+
+def _mean(x: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """The mean along these axes, which stay; as `norm`."""
+    if len(axes) > 1 and math.prod(x.shape[axis] for axis in axes) > LONG:
+        x, axes = x.mean(axes[-1:], keepdim=True), axes[:-1]
+    return x.mean(axes, keepdim=True)
+
+
+def _long_norm(x: Tensor) -> Tensor:
+    """|x| (B, 1) of x (B, n), of many numbers first that of each few."""
+    if x.shape[1] <= LONG:
+        return norm(x)
+    count, rest = divmod(x.shape[1], FEW)
+    few = norm(x.narrow(1, 0, count * FEW).reshape(-1, count, FEW), (2,)).flatten(1)
+    return norm(torch.cat([few, x.narrow(1, count * FEW, rest)], dim=1) if rest else few)

@@ -157,3 +157,12 @@ def test_likenesses_are_compared_in_nats_and_distances_beside_them_are_not() -> 
         off = scores.copy()
         off[:, column] += 1e-3
         assert truth.errors({"feature_scores": off})["feature_scores"] == pytest.approx(expected)
+
+
+def test_a_likeness_far_below_zero_decides_nothing() -> None:
+    scores = np.array([[0.05, -52.0], [0.02, -9.0]])
+    truth = Truth(np.zeros((2, 4), np.float32), np.zeros((2, 3)), np.ones((2, 3)), feature_scores=scores)
+    for row, off, expected in ((0, 0.2, 0.0), (0, 47.0, 5 / 52), (1, 0.2, 0.2 / 52)):
+        served = scores.copy()
+        served[row, 1] += off
+        assert truth.errors({"feature_scores": served})["feature_scores"] == pytest.approx(expected)
