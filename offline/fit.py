@@ -115,9 +115,7 @@ def fit_bundle(
         say = say if job.distributed.is_main else quiet
         for line in job.notes:
             say(line)
-        spec, file = with_text(
-            check_input_spec(input_spec, job.example, train.columns, job.takes.parts), tokenizer, train.encoder
-        )
+        spec, file = _spec(job, train, input_spec, tokenizer)
         names = check_class_names(_names(model, job, train, class_names), job.likelihood.outputs)
         checkpoint = _checkpoint(job, destination, say)
 
@@ -190,22 +188,40 @@ def dry_run(
     config: FitConfig | None = None,
     *,
     calibration_loader: Any = None,
+    foreign_loader: Any = None,
+    class_names: Sequence[str] | None = None,
+    input_spec: InputSpec | None = None,
     tokenizer: Any = None,
 ) -> list[str]:
     """What a fit would take, in readable lines: D, S, K and memory.
 
-    Nothing is fitted or written. Calibration data, where given, are checked and counted. One small batch goes all the
-    way to onnxruntime; raises `ExportError` for a model that cannot be exported.
+    Nothing is fitted or written. What else is given is checked as a fit does, and calibration data are counted. One
+    small batch goes all the way to onnxruntime; raises `ExportError` for a model that cannot be exported.
     """
     config = _usable_config(config)
-    given = all_given(train_loader, calibration_loader, model=model, tokenizer=tokenizer, dry=True)
-    with _prepared(model, given.train, config, silent) as job:
+    check_is_spec(input_spec)
+    columns = None if input_spec is None else input_spec.feature_names
+    given = all_given(
+        train_loader, calibration_loader, foreign_loader, model=model, tokenizer=tokenizer, columns=columns, dry=True
+    )
+    train = given.train
+    with _prepared(model, train, config, silent) as job:
+        _spec(job, train, input_spec, tokenizer)
+        check_class_names(_names(model, job, train, class_names), job.likelihood.outputs)
         if given.held_out is not None:
             _split_held_out(job, given.held_out)
+        if given.foreign is not None:
+            given.foreign.some_inputs(1, job.device, job.like)
         lines, reach = _price(job), reachable_weights(job)
         check_derivatives(job, reach)
         check_whole_way(job, reach, job.example)
         return [*job.notes, *lines]
+
+
+def _spec(job: Job, train: Given, given: InputSpec | None, tokenizer: Any) -> tuple[InputSpec, bytes | None]:
+    """How the service makes inputs, and the file of the tokenizer, if there is one."""
+    spec = check_input_spec(given, job.example, train.columns, job.takes.parts)
+    return with_text(spec, tokenizer, train.encoder)
 
 
 def _names(model: object, job: Job, train: Given, given: Sequence[str] | None) -> Sequence[str] | None:

@@ -148,7 +148,8 @@ def _check_alone(network: nn.Module, inputs: Tensor, mean: Tensor) -> None:
             raise UnsupportedModelError(
                 "model: found that an example's outputs depend on the other examples of its batch, expected each to be "
                 "answered by itself; recurrent and attention layers need batch_first=True, means or norms must leave "
-                "out the first axis, and in place of an `if` about a batch is torch.where about each example"
+                "out the first axis, in place of an `if` about a batch is torch.where about each example, and a file "
+                "in ONNX is quantised statically"
             )
 
 

@@ -12,7 +12,9 @@ from ..runtime.arrays import Array
 from .unsupported import UnsupportedModelError, one_line
 
 TOLERANCE = 1e-4
-TRIED, FREE = 8, (64, 96)  # examples, and entries along an axis of any length
+TRIED = 8  # examples
+SHORT, LONG = (64, 96), (2048, 3072)  # entries along an axis of any length
+_FLOAT = onnx.TensorProto.FLOAT
 
 
 def freed(model: onnx.ModelProto, batch: int) -> onnx.ModelProto:
@@ -48,16 +50,7 @@ def trial(model: onnx.ModelProto, names: Sequence[str], where: str) -> list[Arra
     tried.CopyFrom(model)
     del tried.graph.output[:]
     tried.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
-    try:
-        found, longer = (
-            _outputs(tried, {value.name: _drawn(value, TRIED, free) for value in tried.graph.input}) for free in FREE
-        )
-    except Exception as error:  # as in `_same`
-        raise UnsupportedModelError(
-            f"model: {where}: found that it cannot be run on {TRIED} examples of random numbers, expected any number "
-            f"of them along the first axis of each input ({', '.join(map(_described, tried.graph.input))}): "
-            f"{one_line(error)}"
-        ) from None
+    _, found, longer = _of_two_lengths(tried, where)
     first, other = found[0], longer[0]
     if first.shape != other.shape:
         raise UnsupportedModelError(
@@ -67,9 +60,32 @@ def trial(model: onnx.ModelProto, names: Sequence[str], where: str) -> list[Arra
     return found
 
 
-def drawn(model: onnx.ModelProto) -> list[Array]:
-    """Some inputs of several examples, in order; raises `ValueError` where an axis has no size."""
-    return [_drawn(value, TRIED, FREE[0]) for value in model.graph.input]
+def _of_two_lengths(model: onnx.ModelProto, where: str) -> tuple[dict[str, Array], list[Array], list[Array]]:
+    """Some inputs, the outputs for them, and those for longer ones."""
+    problems = []
+    for lengths in _lengths(model.graph):
+        short, longer = ({value.name: _drawn(value, TRIED, free) for value in model.graph.input} for free in lengths)
+        try:
+            return short, _outputs(model, short), _outputs(model, longer)
+        except Exception as error:  # as in `_same`
+            problems.append(one_line(error))
+    raise UnsupportedModelError(
+        f"model: {where}: found that it cannot be run on {TRIED} examples of random numbers, expected any number of "
+        f"them along the first axis of each input ({', '.join(map(_described, model.graph.input))}): {problems[0]}"
+    )
+
+
+def _lengths(graph: onnx.GraphProto) -> list[tuple[int, int]]:
+    """Of sound the longer first: of too few samples some networks make windows of none, by which onnxruntime divides,
+    and ends."""
+    floats = (value.type.tensor_type for value in graph.input if value.type.tensor_type.elem_type == _FLOAT)
+    sound = any([axis.dim_value for axis in kind.shape.dim[1:]].count(0) == 1 for kind in floats)
+    return [LONG, SHORT] if sound else [SHORT, LONG]
+
+
+def drawn(model: onnx.ModelProto, where: str) -> dict[str, Array]:
+    """Some inputs of several examples, by name; raises as `trial`."""
+    return _of_two_lengths(model, where)[0]
 
 
 def _let_zero_copy(node: onnx.NodeProto) -> None:
@@ -105,6 +121,8 @@ def _drawn(value: onnx.ValueInfoProto, batch: int, free: int = 0) -> Array:
     if 0 in shape:
         raise ValueError(f"{value.name}: found an axis without a size")
     kind, draw = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type), np.random.default_rng(0)
+    if kind.kind != "f" and len(shape) == 1:  # as lengths are, by which some networks divide
+        return np.ones(shape, kind)
     drawn: Array = draw.normal(size=shape) if kind.kind == "f" else draw.integers(0, 2, shape)
     return drawn.astype(kind)
 

@@ -41,6 +41,7 @@ TAKEN_AS = {
     **dict.fromkeys((_KIND.INT8, _KIND.INT16, _KIND.INT32, _KIND.UINT16, _KIND.UINT32, _KIND.UINT64), _KIND.INT64),
 }
 OWN = "own_type"
+WHOLE = {onnx.TensorProto.INT64, onnx.TensorProto.BOOL}
 MULTIPLYING = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", "LSTM", "GRU", "RNN"})
 FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16)
 IR_VERSION = 10  # of files; the newest that onnx writes is newer than onnxruntime reads
@@ -74,7 +75,10 @@ class OnnxBody(nn.Module):
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4  # what fails is raised
         options.intra_op_num_threads = torch.get_num_threads()
-        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        try:
+            session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # of onnxruntime's own kinds
+            raise UnsupportedModelError(f"model: found that onnxruntime cannot load it: {one_line(error)}") from None
         names, kinds, width = self.names, self.kinds, self.width
         hint = "" if self.batch is None else EXPORT_AGAIN.format(self.batch)
 
@@ -189,6 +193,12 @@ class OnnxNetwork(nn.Module):
     def suited(self, task: Task, args: Sequence[Tensor], kwargs: Mapping[str, Tensor], labels: bool) -> "OnnxNetwork":
         """The same network for targets of this kind: of a regression nothing is left out; otherwise probabilities
         become logits, which the outputs for these examples tell. labels: an example may have several."""
+        for name, x in [*zip(self.input_names, args, strict=False), *kwargs.items()]:
+            if x.is_floating_point() and not bool((x == x.trunc()).all()) and self.body.kinds[name] in WHOLE:
+                raise ValueError(
+                    f"inputs: found {float(x[x != x.trunc()].flatten()[0]):g} in {name!r}, expected whole numbers, as "
+                    "the file takes"
+                )
         if task == "regression":
             return self.file.network(links=False) if self.layer.left_out else self
         if self.layer.left_out or not self.layer.changes_nothing:
@@ -246,6 +256,8 @@ def _read(source: str | Path | onnx.ModelProto, where: str) -> tuple[onnx.ModelP
             f"model: {where}: found {one_line(error)}, expected operators that onnx.version_converter can bring to "
             f"version {ONNX_OPSET} of ONNX"
         ) from None
+    if not model.graph.input:
+        raise UnsupportedModelError(f"model: {where}: found no inputs, expected at least one")
     names = _class_names(model.graph)
     _without_maps(model.graph)
     known = {tensor.name for tensor in model.graph.initializer}
@@ -311,10 +323,16 @@ def _without_maps(graph: onnx.GraphProto) -> None:
 
 def _class_names(graph: onnx.GraphProto) -> tuple[str, ...]:
     """Of what gives labels, a classifier or the mapping of classes to probabilities; none for the numbers 0, 1, ..."""
-    lists = (each for node in reversed(graph.node) for each in node.attribute if each.name.startswith("classlabels"))
-    found = next((each for each in lists if each.strings or each.ints), onnx.AttributeProto())
-    numbers = tuple(map(str, found.ints)) if list(found.ints) != [*range(len(found.ints))] else ()
-    return numbers or tuple(name.decode("utf-8", "replace") for name in found.strings)
+    known = {tensor.name: tensor for tensor in graph.initializer}
+    for node in reversed(graph.node):
+        lists = [[*each.strings, *each.ints] for each in node.attribute if each.name.startswith("classlabels")]
+        if node.op_type == "ArrayFeatureExtractor" and node.input[0] in known:  # labels by the place of one
+            lists.append(onnx.numpy_helper.to_array(known[node.input[0]]).ravel().tolist())
+        for found in filter(None, lists):
+            if found == [*range(len(found))] or not all(isinstance(each, bytes | str | int) for each in found):
+                return ()
+            return tuple(each.decode("utf-8", "replace") if isinstance(each, bytes) else str(each) for each in found)
+    return ()
 
 
 def _free_axes(graph: onnx.GraphProto) -> int | None:

@@ -1,5 +1,6 @@
 """A recipe made of files: a network in ONNX, and examples in NumPy's .npz format. Targets may be names of classes."""
 
+import re
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -53,20 +54,25 @@ def class_names_in(targets: Any, model: OnnxNetwork) -> list[str] | None:
 
 
 def numbered(targets: Any, names: Sequence[str] | None, path: Path) -> Any:
-    """Names of classes as their numbers; other targets as they are. `RecipeError` for a name that is none, and for a
-    number that has none."""
-    if names is not None and targets.dtype.kind in "iu" and targets.ndim == 1 and targets.max(initial=0) >= len(names):
+    """Names of classes as their numbers; other targets as they are. `RecipeError` for a name that is none, and for
+    numbers where names are others: which of the two they are could not be told."""
+    if names is not None and targets.dtype.kind in "iu" and _other_numbers(names):
         raise RecipeError(
-            f"{path}: {Y}: found the number {targets.max()}, expected 0 to {len(names) - 1}, or names as text, "
-            f"{Y}.astype(str): {', '.join(names)!s:.200}"
+            f"{path}: {Y}: found the number {targets.max(initial=0)} where names of classes are numbers, expected the "
+            f"names as text, {Y}.astype(str): {', '.join(names)!s:.200}"
         )
     if names is None or targets.dtype.kind != "U":
         return targets
     places = {name: place for place, name in enumerate(names)}
+    targets = targets.ravel()
     unknown = next((name for name in targets.tolist() if name not in places), None)
     if unknown is not None:
         raise RecipeError(f"{path}: {Y}: found {unknown!r:.80}, expected one of {', '.join(names)!s:.200}")
     return np.array([places[name] for name in targets.tolist()])
+
+
+def _other_numbers(names: Sequence[str]) -> bool:
+    return list(names) != [*map(str, range(len(names)))] and all(re.fullmatch("[+-]?[0-9]+", name) for name in names)
 
 
 def read_examples(path: Path) -> tuple[Any, Any]:
@@ -81,7 +87,8 @@ def read_examples(path: Path) -> tuple[Any, Any]:
     except (ValueError, OSError, zipfile.BadZipFile, EOFError) as error:
         reason = " ".join(str(error).split())[:150]
         raise RecipeError(f"{path}: found no {NPZ} file of numbers ({reason}), expected {EXPECTED}") from None
-    if Y not in found or len(found) < 2:
+    if Y not in found or len(found) < 2 or not all(each.ndim for each in found.values()):
         raise RecipeError(f"{path}: found the arrays {', '.join(found) or 'none'}, expected {EXPECTED}")
     targets = found.pop(Y)
+    targets = targets.astype(str) if targets.dtype.kind == "S" else targets
     return (found[X] if list(found) == [X] else found), targets

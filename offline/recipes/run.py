@@ -14,10 +14,8 @@ from ..evaluation.columns import with_level
 from ..evaluation.evaluate import Evaluation, evaluate
 from ..fit import dry_run, fit_bundle, quiet
 from ..job import resolve_device
-from ..network.onnx_batch import drawn
-from ..network.onnx_lines import file_lines
-from ..network.onnx_network import load_onnx
-from ..network.unsupported import one_line
+from ..network.onnx_batch import TRIED, drawn
+from ..network.onnx_network import OnnxNetwork, load_onnx
 from ..runtime.distributed import environment_context
 from ..runtime.progress import silent
 from ..selection.registry import check_options
@@ -27,7 +25,7 @@ from .look import FOREIGN, HELD_OUT, TRAIN, looked_at
 from .progress_bars import Bars
 from .words import FILES, RECIPE, in_words
 
-WITHOUT_DATA = "tried on random numbers: with --data FILE.npz, a batch of these goes all the way, and memory is said"
+WITHOUT_DATA = "tried with random numbers: --data FILE.npz tries it with examples"
 
 
 def fit_recipe(recipe: Path | Recipe, out: Path, given: dict[str, Any], restart: bool = False) -> bool:
@@ -72,31 +70,45 @@ def check_file(path: Path, data: Path | None, given: dict[str, Any]) -> list[str
     """What a fit of a network in ONNX would begin with, and what it would take, as lines for people; without examples
     of its data, the file is run on random numbers alone."""
     config = FitConfig(**given)
+    resolve_device(config.device)
     network = load_onnx(path)
     if data is not None:
         inputs, targets = read_examples(data)
+        names = class_names_in(targets, network)
         with in_words(FILES):
-            return dry_run(network, (inputs, numbered(targets, class_names_in(targets, network), data)), config)
+            return dry_run(network, (inputs, numbered(targets, names, data)), config, class_names=names)
+    examples = {name: torch.from_numpy(each) for name, each in drawn(network.body.model, str(path)).items()}
+    inputs = examples if len(examples) > 1 else next(iter(examples.values()))
     try:
-        examples = tuple(map(torch.from_numpy, drawn(network.body.model)))
-        return [*file_lines(network.suited(config.likelihood, examples, {}, False), examples, {}), WITHOUT_DATA]
-    except RuntimeError as error:
-        raise RecipeError(
-            f"{path}: cannot be run on random numbers ({one_line(error)}); give examples by --data"
-        ) from None
+        return [*dry_run(network, (inputs, _some_targets(network, config)), config), WITHOUT_DATA]
+    except (ValueError, RuntimeError) as error:
+        raise RecipeError(f"{error}. This was found with random numbers; give examples by --data") from error
+
+
+def _some_targets(network: OnnxNetwork, config: FitConfig) -> torch.Tensor:
+    """Of as many examples as are drawn: each class in turn, or values."""
+    outputs = len(network.head.weight)
+    if config.likelihood == "classification":
+        return torch.arange(TRIED) % max(2, outputs)
+    return (torch.arange(TRIED * outputs) % 2).reshape(TRIED, outputs).float()
 
 
 def check_recipe(path: Path, given: dict[str, Any]) -> list[str]:
     """The same of a recipe."""
     recipe = load_recipe(path)
-    config, held_out = _config(recipe, given), recipe.data("calibration_data")
-    train, tokenizer = recipe.data("train_data"), recipe.tokenizer
+    config = _config(recipe, given)
+    names, spec, tokenizer = recipe.class_names, recipe.input_spec, recipe.tokenizer
+    with in_words(_words(recipe)):
+        data = looked_at(recipe, config, names, spec, tokenizer)
     with in_words(_words(recipe)), recipe.running():
         return dry_run(
             recipe.model(),
-            train,
+            data[TRAIN],
             config,
-            calibration_loader=held_out,
+            calibration_loader=data[HELD_OUT],
+            foreign_loader=data.get(FOREIGN),
+            class_names=names,
+            input_spec=spec,
             tokenizer=tokenizer,
         )
 

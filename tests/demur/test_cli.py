@@ -175,6 +175,20 @@ def test_a_check_says_what_a_fit_takes_and_writes_nothing(tmp_path: Path) -> Non
     assert [path.name for path in tmp_path.iterdir() if path.name != "__pycache__"] == ["recipe.py"]
 
 
+@pytest.mark.parametrize(
+    ("more", "found"),
+    [
+        ('class_names = ["a", "b", "c", "d", "e"]', "class_names: found"),
+        ("def score_data():\n    return torch.randn(20, 99), torch.zeros(20)", "score_data()"),
+    ],
+)
+def test_a_check_refuses_what_a_fit_of_the_recipe_refuses(more: str, found: str, tmp_path: Path) -> None:
+    recipe = write(tmp_path)
+    recipe.write_text(f"{recipe.read_text()}\n{more}\n")
+    for command in (["check", recipe], ["fit", recipe, "--out", tmp_path / "bundle"]):
+        refused(demur(*command), found)
+
+
 def test_a_budget_that_is_too_small_is_refused_with_one_that_would_do(tmp_path: Path) -> None:
     result = demur("fit", write(tmp_path), "--out", tmp_path / "bundle", "--memory-budget", "1MiB")
     refused(result, "memory_budget")

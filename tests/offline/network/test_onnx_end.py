@@ -223,7 +223,7 @@ def test_what_depends_on_how_long_an_input_is_is_refused() -> None:
         [helper.make_tensor_value_info("out", TensorProto.FLOAT, ["n", "length"])],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    with pytest.raises(UnsupportedModelError, match=r"'out' of shape \(8, 64\).*\(8, 96\) where inputs are longer"):
+    with pytest.raises(UnsupportedModelError, match=r"'out' of shape \(8, 2048\).*\(8, 3072\) where inputs are longer"):
         load_onnx(model)
 
 
@@ -336,3 +336,71 @@ def test_a_softmax_that_onnx_converts_is_left_out(axis: int) -> None:
         return
     assert network.head.weight.shape == (3, 5)
     np.testing.assert_allclose(softmax(logits(model)), answers(model, x=X)[0], rtol=1e-4)
+
+
+def test_sound_may_need_many_samples() -> None:
+    constants = {"kernel": DRAW.normal(size=(4, 1, 200)).astype(np.float32)}
+    nodes = [
+        helper.make_node("Conv", ["x", "kernel"], ["c"]),
+        helper.make_node("GlobalAveragePool", ["c"], ["p"]),
+        helper.make_node("Flatten", ["p"], ["f"]),
+        helper.make_node("Tanh", ["f"], ["out"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "sound",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 1, "length"])],
+        [helper.make_tensor_value_info("out", TensorProto.FLOAT, ["n", 4])],
+        [numpy_helper.from_array(value, name) for name, value in constants.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    assert load_onnx(model).head.weight.shape[0] == 4
+
+
+def with_labels(labels: Array) -> onnx.ModelProto:
+    """A network with labels by the place of the largest, as scikit-learn's converter writes them."""
+    nodes = [
+        LINEAR,
+        helper.make_node("ArgMax", ["z"], ["largest"], axis=1, keepdims=0),
+        helper.make_node("ArrayFeatureExtractor", ["labels", "largest"], ["label"], domain="ai.onnx.ml"),
+        helper.make_node("Softmax", ["z"], ["out"]),
+    ]
+    model = perceptron(nodes, CONSTANTS)
+    kind = TensorProto.STRING if labels.dtype.kind == "U" else TensorProto.INT64
+    values = [each.encode() for each in labels.tolist()] if labels.dtype.kind == "U" else labels.tolist()
+    model.graph.initializer.append(helper.make_tensor("labels", kind, [len(labels)], values))
+    model.graph.output.append(helper.make_tensor_value_info("label", kind, [1, None]))
+    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 1))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("labels", "names"),
+    [
+        (np.array(["c", "a", "b"]), ("c", "a", "b")),
+        (np.array([10, 15, 20]), ("10", "15", "20")),
+        (np.arange(3), ()),
+    ],
+)
+def test_names_of_classes_are_those_that_labels_are_taken_from(labels: Array, names: tuple[str, ...]) -> None:
+    assert load_onnx(with_labels(labels)).file.class_names == names
+
+
+def test_a_file_without_inputs_is_refused() -> None:
+    node = helper.make_node("Identity", ["c"], ["out"])
+    outputs = [helper.make_tensor_value_info("out", TensorProto.FLOAT, [8, 3])]
+    constant = numpy_helper.from_array(np.zeros((8, 3), np.float32), "c")
+    model = helper.make_model(helper.make_graph([node], "none", [], outputs, [constant]), ir_version=8)
+    with pytest.raises(UnsupportedModelError, match="found no inputs"):
+        load_onnx(model)
+
+
+def test_numbers_that_a_file_takes_as_whole_ones_must_be_whole() -> None:
+    model = perceptron([helper.make_node("MatMul", ["h", "w"], ["out"])], CONSTANTS)
+    model.graph.input[0].type.tensor_type.elem_type = TensorProto.INT64
+    model.graph.input[0].name = "own"
+    model.graph.node.insert(0, helper.make_node("Cast", ["own"], ["x"], to=TensorProto.FLOAT))
+    network = load_onnx(model)
+    assert network.suited("classification", (torch.ones(2, 2),), {}, labels=False) is network
+    with pytest.raises(ValueError, match=r"inputs: found 0\.5 in 'own', expected whole numbers, as the file takes"):
+        network.suited("classification", (torch.tensor([[1.0, 0.5]]),), {}, labels=False)

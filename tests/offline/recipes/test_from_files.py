@@ -1,6 +1,7 @@
 """A network in ONNX and examples in files, on the command line."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -9,7 +10,7 @@ from onnx import helper, numpy_helper
 from typer.testing import CliRunner, Result
 
 from demur.cli import app
-from demur.offline.recipes.from_files import recipe_of_files
+from demur.offline.recipes.from_files import numbered, recipe_of_files
 from demur.offline.recipes.load import RecipeError
 from demur.service.inference.onnx_runtime import onnxruntime
 from demur.service.inference.predictor import Predictor
@@ -87,12 +88,42 @@ def test_labels_that_are_other_numbers_are_given_as_text(files: Path) -> None:
         np.savez(files / f"{name}.npz", x=x, y=np.where((x > 0).sum(axis=1) == 1, 9, 7))
     onnx.save(model, files / "net.onnx")
     refused = run_demur("check", files / "net.onnx", "--data", files / "train.npz")
-    assert "y: found the number 9, expected 0 to 1, or names as text, y.astype(str): 7, 9" in refused.stderr
+    assert "y: found the number 9 where names of classes are numbers, expected the names as text" in refused.stderr
     for name in ("train", "held_out"):
         found = np.load(files / f"{name}.npz")
         np.savez(files / f"{name}.npz", x=found["x"], y=found["y"].astype(str))
     fit(files, model)
     assert Predictor.load(files / "bundle").manifest.class_names == ("7", "9")
+
+
+@pytest.mark.parametrize(
+    ("targets", "names", "expected"),
+    [
+        (np.array([1, 0]), ["0", "1"], [1, 0]),
+        (np.array([1, 0]), ["no", "yes"], [1, 0]),
+        (np.array([[1.0], [0.0]]), ["1", "2"], [[1.0], [0.0]]),
+        (np.array([["yes"], ["no"]]), ["no", "yes"], [1, 0]),
+        (np.array(["2", "1"]), ["1", "2", "3"], [1, 0]),
+    ],
+)
+def test_targets_as_places_of_names(targets: Any, names: list[str], expected: list[Any]) -> None:
+    assert numbered(targets, names, Path("x.npz")).tolist() == expected
+
+
+@pytest.mark.parametrize("present", [[1, 2], [1, 2, 3]])
+def test_numbers_may_be_no_places_where_names_are_numbers(present: list[int]) -> None:
+    with pytest.raises(RecipeError, match="where names of classes are numbers, expected the names as text"):
+        numbered(np.array(present), ["1", "2", "3"], Path("x.npz"))
+
+
+def test_a_check_refuses_what_a_fit_refuses(files: Path) -> None:
+    mixed = [helper.make_node("Gemm", ["h", "w", "b"], ["z"]), helper.make_node("Softmax", ["z"], ["out"], axis=0)]
+    onnx.save(perceptron(mixed, CONSTANTS), files / "mixed.onnx")
+    for options in ([], ["--data", str(files / "train.npz")]):
+        refused = run_demur("check", files / "mixed.onnx", *options)
+        assert refused.exit_code == 2
+        assert "an example's outputs depend on the other examples" in " ".join(refused.stderr.split())
+    assert run_demur("check", files / "net.onnx", "--within", "nowhere").exit_code == 2
 
 
 def test_a_file_that_is_no_recipe_is_told(files: Path) -> None:
@@ -137,7 +168,7 @@ def test_a_check_says_what_a_fit_takes_and_a_fit_begins_with_the_same(files: Pat
     assert set(files.iterdir()) == before
     assert alone[0] == "inputs: x (batch, 2) float32; any number of examples"
     assert alone[1].startswith("output: 'out', 3 for each example")
-    assert "tried on random numbers" in alone[-1]
+    assert "tried with random numbers" in alone[-1]
     assert with_data[:3] == alone[:3]
     assert any("D = 18" in line for line in with_data)
     assert any("GiB" in line for line in with_data)
