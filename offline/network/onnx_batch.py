@@ -77,9 +77,12 @@ def _of_two_lengths(model: onnx.ModelProto, where: str) -> tuple[dict[str, Array
 
 def _lengths(graph: onnx.GraphProto) -> list[tuple[int, int]]:
     """Of sound the longer first: of too few samples some networks make windows of none, by which onnxruntime divides,
-    and ends."""
-    floats = (value.type.tensor_type for value in graph.input if value.type.tensor_type.elem_type == _FLOAT)
-    sound = any([axis.dim_value for axis in kind.shape.dim[1:]].count(0) == 1 for kind in floats)
+    and ends. Pictures are too dear for the longer."""
+    shapes = [[axis.dim_value for axis in value.type.tensor_type.shape.dim[1:]] for value in graph.input]
+    kinds = [value.type.tensor_type.elem_type for value in graph.input]
+    if any(shape.count(0) > 1 for shape in shapes):
+        return [SHORT]
+    sound = any(kind == _FLOAT and 0 in shape and max(shape) <= 1 for kind, shape in zip(kinds, shapes, strict=True))
     return [LONG, SHORT] if sound else [SHORT, LONG]
 
 
