@@ -14,7 +14,6 @@ from .unsupported import UnsupportedModelError, one_line
 TOLERANCE = 1e-4
 TRIED = 8  # examples
 SHORT, LONG = (64, 96), (2048, 3072)  # entries along an axis of any length
-_FLOAT = onnx.TensorProto.FLOAT
 
 
 def freed(model: onnx.ModelProto, batch: int) -> onnx.ModelProto:
@@ -78,11 +77,11 @@ def _of_two_lengths(model: onnx.ModelProto, where: str) -> tuple[dict[str, Array
 def _lengths(graph: onnx.GraphProto) -> list[tuple[int, int]]:
     """Of sound the longer first: of too few samples some networks make windows of none, by which onnxruntime divides,
     and ends. Pictures are too dear for the longer."""
-    shapes = [[axis.dim_value for axis in value.type.tensor_type.shape.dim[1:]] for value in graph.input]
-    kinds = [value.type.tensor_type.elem_type for value in graph.input]
-    if any(shape.count(0) > 1 for shape in shapes):
+    kinds = [value.type.tensor_type for value in graph.input]
+    sized = [(kind.elem_type, [axis.dim_value for axis in kind.shape.dim[1:]]) for kind in kinds]
+    if any(shape.count(0) > 1 for _, shape in sized):
         return [SHORT]
-    sound = any(kind == _FLOAT and 0 in shape and max(shape) <= 1 for kind, shape in zip(kinds, shapes, strict=True))
+    sound = any(kind == onnx.TensorProto.FLOAT and 0 in shape and max(shape) <= 1 for kind, shape in sized)
     return [LONG, SHORT] if sound else [SHORT, LONG]
 
 

@@ -71,7 +71,5 @@ def _alone(network: OnnxNetwork, args: Sequence[Tensor], kwargs: Mapping[str, Te
             for place in range(len(joint))
         ]
     difference = float((torch.cat(each) - joint).abs().max() / joint.abs().max().clamp_min(1e-30))
-    dynamic = any(node.op_type == "DynamicQuantizeLinear" for node in network.body.model.graph.node)
-    return [
-        f"alone and among {len(joint)} examples: outputs differ by {difference:.1g} of the largest{DYNAMIC * dynamic}"
-    ]
+    why = DYNAMIC * any(node.op_type == "DynamicQuantizeLinear" for node in network.body.model.graph.node)
+    return [f"alone and among {len(joint)} examples: outputs differ by {difference:.1g} of the largest{why}"]

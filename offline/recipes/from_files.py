@@ -56,12 +56,15 @@ def class_names_in(targets: Any, model: OnnxNetwork) -> list[str] | None:
 def numbered(targets: Any, names: Sequence[str] | None, path: Path) -> Any:
     """Names of classes as their numbers; other targets as they are. `RecipeError` for a name that is none, and for
     numbers where names are others: which of the two they are could not be told."""
-    if names is not None and targets.dtype.kind in "iu" and _other_numbers(names):
+    if names is None:
+        return targets
+    numbers = all(re.fullmatch("[+-]?[0-9]+", name) for name in names)
+    if numbers and list(names) != [*map(str, range(len(names)))] and targets.dtype.kind in "iu":
         raise RecipeError(
             f"{path}: {Y}: found the number {targets.max(initial=0)} where names of classes are numbers, expected the "
             f"names as text, {Y}.astype(str): {', '.join(names)!s:.200}"
         )
-    if names is None or targets.dtype.kind != "U":
+    if targets.dtype.kind != "U":
         return targets
     places = {name: place for place, name in enumerate(names)}
     targets = targets.ravel()
@@ -69,10 +72,6 @@ def numbered(targets: Any, names: Sequence[str] | None, path: Path) -> Any:
     if unknown is not None:
         raise RecipeError(f"{path}: {Y}: found {unknown!r:.80}, expected one of {', '.join(names)!s:.200}")
     return np.array([places[name] for name in targets.tolist()])
-
-
-def _other_numbers(names: Sequence[str]) -> bool:
-    return list(names) != [*map(str, range(len(names)))] and all(re.fullmatch("[+-]?[0-9]+", name) for name in names)
 
 
 def read_examples(path: Path) -> tuple[Any, Any]:
