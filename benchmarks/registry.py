@@ -4,6 +4,7 @@ from benchmarks.core.command import Program
 from benchmarks.core.folders import RESULTS
 from benchmarks.core.settings import Benchmark
 from benchmarks.experiments import drift, robustness, scores, versions
+from benchmarks.experiments.files import run as files
 from benchmarks.experiments.frontier import plot as frontier_plot
 from benchmarks.experiments.frontier import run as frontier
 from benchmarks.experiments.guarantees import run as guarantees
@@ -90,6 +91,13 @@ BENCHMARKS = (
         strangers.run,
         threads=1,
         needs="minutes, and packages of the index",
+    ),
+    Benchmark(
+        "files",
+        "networks in ONNX that other people made: what is found in them, and how they are served",
+        files.run,
+        threads=1,
+        needs="half an hour, packages of the index, and skl2onnx, onnxmltools, lightgbm, xgboost",
     ),
     Benchmark(
         "regression",

