@@ -194,7 +194,7 @@ class OnnxNetwork(nn.Module):
         """The same network for targets of this kind: of a regression nothing is left out; otherwise probabilities
         become logits, which the outputs for these examples tell. labels: an example may have several."""
         for name, x in [*zip(self.input_names, args, strict=False), *kwargs.items()]:
-            if x.is_floating_point() and not bool((x == x.trunc()).all()) and self.body.kinds[name] in WHOLE:
+            if x.is_floating_point() and not bool((x == x.trunc()).all()) and self.body.kinds.get(name) in WHOLE:
                 raise ValueError(
                     f"inputs: found {float(x[x != x.trunc()].flatten()[0]):g} in {name!r}, expected whole numbers, as "
                     "the file takes"

@@ -404,3 +404,5 @@ def test_numbers_that_a_file_takes_as_whole_ones_must_be_whole() -> None:
     assert network.suited("classification", (torch.ones(2, 2),), {}, labels=False) is network
     with pytest.raises(ValueError, match=r"inputs: found 0\.5 in 'own', expected whole numbers, as the file takes"):
         network.suited("classification", (torch.tensor([[1.0, 0.5]]),), {}, labels=False)
+    # What has another name is refused where the network is run, with the names that it has.
+    assert network.suited("classification", (), {"other": torch.tensor([[1.0, 0.5]])}, labels=False) is network
