@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from demur.offline.features.activations import LONG, TEXTURE, norm, read_activations, texture
 from demur.service.inference.onnx_runtime import onnxruntime
 
-RELATIVE = 5e-6
+RELATIVE = 1e-5
 
 
 class Read(nn.Module):
