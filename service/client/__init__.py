@@ -17,7 +17,7 @@ from ..schemas import (
     RegressionPrediction,
 )
 from .aio import AsyncClient
-from .calls import File, Inputs
+from .calls import Asked, File, Inputs
 from .errors import (
     BadRequestError,
     ConnectionFailedError,
@@ -36,6 +36,7 @@ from .retrying import Clocks
 from .sync import Client
 
 __all__ = [
+    "Asked",
     "AsyncClient",
     "BadRequestError",
     "ClassificationPrediction",

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Unpack
 
 import httpx
 
@@ -47,33 +47,14 @@ class AsyncClient:
         self._connection, self._sleep = Connection(base_url, api_key, timeout, retries, clocks), sleep
         self._http = self._connection.client(httpx.AsyncClient, transport)
 
-    async def predict(
-        self,
-        inputs: Inputs,
-        *,
-        model: str | None = None,
-        version: str | None = None,
-        false_reject_rate: float | None = None,
-        detail: Literal["full"] | None = None,
-        top: int | None = None,
-        timeout: float | None = None,
-    ) -> PredictResponse:
+    async def predict(self, inputs: Inputs, *, timeout: float | None = None, **asked: Unpack[Asked]) -> PredictResponse:
         """As `Client.predict`; raises the same."""
-        return await self._ask(predict_call(inputs, Asked(model, version, false_reject_rate, detail, top)), timeout)
+        return await self._ask(predict_call(inputs, asked), timeout)
 
     async def predict_images(
-        self,
-        files: File | Iterable[File],
-        *,
-        model: str | None = None,
-        version: str | None = None,
-        false_reject_rate: float | None = None,
-        detail: Literal["full"] | None = None,
-        top: int | None = None,
-        timeout: float | None = None,
+        self, files: File | Iterable[File], *, timeout: float | None = None, **asked: Unpack[Asked]
     ) -> PredictResponse:
         """As `Client.predict_images`; raises the same. The files are read in a thread."""
-        asked = Asked(model, version, false_reject_rate, detail, top)
         return await self._ask(await asyncio.to_thread(images_call, files, asked), timeout)
 
     async def feedback(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypedDict, TypeVar
 from urllib.parse import quote, urlencode
 
 from pydantic import TypeAdapter
@@ -45,33 +45,44 @@ class Call(Generic[T]):
             raise UnexpectedAnswerError(answer.status, reason) from error
 
 
-@dataclass(frozen=True)
-class Asked:
-    """Whom a prediction is asked of, None: the default model, its latest version; the share of in-distribution inputs
-    that may be rejected, None: as the service has it; whether everything is wanted, and of how many classes."""
+class Asked(TypedDict, total=False):
+    """Of which model a prediction is asked, and how; what is left out, or None, is as the service has it.
 
-    model: str | None = None
-    version: str | None = None
-    false_reject_rate: float | None = None
-    detail: Literal["full"] | None = None
-    top: int | None = None
+    * `model`, `version`: of these; otherwise of the default model, and its latest version.
+    * `false_reject_rate`: the share of in-distribution inputs that may be rejected, where the operator lets requests
+      choose it.
+    * `detail`: "full" for every field, of all classes.
+    * `top`: of how many classes, the most probable first.
+    """
 
-    @property
-    def path(self) -> str:
-        """The path with its query."""
-        asked = {"false_reject_rate": self.false_reject_rate, "detail": self.detail, "top": self.top}
-        query = urlencode({name: value for name, value in asked.items() if value is not None})
-        return f"{_model_path(self.model, self.version)}/predict{'?' if query else ''}{query}"
+    model: str | None
+    version: str | None
+    false_reject_rate: float | None
+    detail: Literal["full"] | None
+    top: int | None
+
+
+def predict_path(
+    model: str | None = None,
+    version: str | None = None,
+    false_reject_rate: float | None = None,
+    detail: str | None = None,
+    top: int | None = None,
+) -> str:
+    """The path with its query, of what is `Asked`."""
+    asked = {"false_reject_rate": false_reject_rate, "detail": detail, "top": top}
+    query = urlencode({name: value for name, value in asked.items() if value is not None})
+    return f"{_model_path(model, version)}/predict{'?' if query else ''}{query}"
 
 
 def predict_call(inputs: Inputs, asked: Asked) -> Call[PredictResponse]:
     """Predictions for an array or lists."""
-    return _predict(asked.path, encode_inputs(inputs))
+    return _predict(predict_path(**asked), encode_inputs(inputs))
 
 
 def images_call(files: File | Iterable[File], asked: Asked) -> Call[PredictResponse]:
     """Predictions for image files; reads them."""
-    return _predict(asked.path, encode_files(files))
+    return _predict(predict_path(**asked), encode_files(files))
 
 
 def _predict(path: str, body: tuple[bytes, str]) -> Call[PredictResponse]:

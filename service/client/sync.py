@@ -4,7 +4,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Unpack
 
 import httpx
 
@@ -63,47 +63,26 @@ class Client:
         self._connection, self._sleep = Connection(base_url, api_key, timeout, retries, clocks), sleep
         self._http = self._connection.client(httpx.Client, transport)
 
-    def predict(
-        self,
-        inputs: Inputs,
-        *,
-        model: str | None = None,
-        version: str | None = None,
-        false_reject_rate: float | None = None,
-        detail: Literal["full"] | None = None,
-        top: int | None = None,
-        timeout: float | None = None,
-    ) -> PredictResponse:
+    def predict(self, inputs: Inputs, *, timeout: float | None = None, **asked: Unpack[Asked]) -> PredictResponse:
         """Predictions for numbers as the network takes them, shape (batch, *input shape) or one example.
 
         NumPy arrays travel as they are in memory; anything else as JSON. The service finds the columns of a data frame
         by the model's feature names, and leaves others out. Several inputs are a mapping of arrays by name.
-        Without a `model` the service's default one
-        answers, without a `version` the latest. `false_reject_rate`: the share of in-distribution inputs that may be
-        rejected, where the operator lets requests choose it. `detail="full"`: every field, of all classes; `top`: of
-        how many classes, the most probable first. `timeout` is for the whole call, and is sent to the service.
+        `asked`: of which model, and how; `timeout` is for the whole call, and is sent to the service.
 
         Raises `DemurError`; before anything is sent, `TypeError` or `ValueError` for what is no array of numbers, for
         a version without a model, and for a timeout that is not above 0.
         """
-        return self._ask(predict_call(inputs, Asked(model, version, false_reject_rate, detail, top)), timeout)
+        return self._ask(predict_call(inputs, asked), timeout)
 
     def predict_images(
-        self,
-        files: File | Iterable[File],
-        *,
-        model: str | None = None,
-        version: str | None = None,
-        false_reject_rate: float | None = None,
-        detail: Literal["full"] | None = None,
-        top: int | None = None,
-        timeout: float | None = None,
+        self, files: File | Iterable[File], *, timeout: float | None = None, **asked: Unpack[Asked]
     ) -> PredictResponse:
         """Predictions for PNG, JPEG or WebP files: one or several paths, bytes, or files opened in binary mode.
 
         Raises as `predict` does, and `OSError` where a file cannot be read.
         """
-        return self._ask(images_call(files, Asked(model, version, false_reject_rate, detail, top)), timeout)
+        return self._ask(images_call(files, asked), timeout)
 
     def feedback(
         self,
