@@ -157,10 +157,13 @@ def check_destination(out: Path) -> None:
         raise BundleError(out, f"is a link to {out.readlink()}", "give the folder itself")
     if not out.is_dir():
         raise BundleError(out, "exists and is not a folder", "choose another destination")
-    names = {entry.name for entry in out.iterdir()}
-    known = REQUIRED_FILES | OPTIONAL_FILES | UNLISTED_FILES | {README}
+    with_folder(out, _check_is_bundle)
+
+
+def _check_is_bundle(out: "Folder") -> None:
+    names, known = out.names(), REQUIRED_FILES | OPTIONAL_FILES | UNLISTED_FILES | {README}
     if names and (MANIFEST not in names or names - known):
-        raise BundleError(out, "exists and is not a bundle; nothing was overwritten", "choose another destination")
+        raise BundleError(out.path, "exists and is not a bundle; nothing was overwritten", "choose another destination")
 
 
 def bundle_around(path: Path) -> Path | None:

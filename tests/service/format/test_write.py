@@ -17,6 +17,7 @@ from demur.service.bundle import (
     MODEL,
     BundleError,
     CholeskyPosterior,
+    check_destination,
     check_writable,
     read_bundle,
     seal_bundle,
@@ -217,6 +218,30 @@ def test_what_appeared_while_the_bundle_was_made_is_not_overwritten(classificati
         write()
     assert listing(tmp_path) == {"out"}
     assert listing(out) == {"thesis.tex"}
+
+
+def test_a_bundle_that_is_replaced_while_it_is_looked_at_is_a_bundle(
+    classification: Synthetic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another writer puts a new one in its place, and removes the old one file by file, while the names are read."""
+    out, aside, real = tmp_path / "bundle", tmp_path / "aside", os.listdir
+    shutil.copytree(classification.path, out)
+
+    def listdir(place: Any) -> list[str]:
+        if aside.exists():
+            return real(place)
+        handle = os.open(out, os.O_RDONLY)
+        try:
+            out.rename(aside)
+            shutil.copytree(classification.path, out)
+            (aside / MANIFEST).unlink()
+            return real(handle)
+        finally:
+            os.close(handle)
+
+    monkeypatch.setattr(os, "listdir", listdir)
+    check_destination(out)
+    assert aside.exists()
 
 
 def test_a_reader_sees_the_old_bundle_or_the_new_one(shelf: Path, tmp_path: Path) -> None:
