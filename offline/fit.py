@@ -14,7 +14,7 @@ from demur.service.bundle import InputSpec, check_destination, check_writable
 
 from .config import FitConfig
 from .data.calibration_check import CalibrationCheck, target_warnings
-from .data.description import Description, check_class_names, check_input_spec, check_is_spec
+from .data.description import Description, check_class_names, check_input_spec
 from .data.given import Given, all_given
 from .data.held_out import TUNING_SHARE, HeldOut, check_enough, collect_held_out
 from .data.input_range import RangeMeter
@@ -104,12 +104,8 @@ def fit_bundle(
     """
     config = _usable_config(config)
     destination = _usable_path(out, restart)
-    check_is_spec(input_spec)
-    columns = None if input_spec is None else input_spec.feature_names
     model = read_file(model)
-    given = all_given(
-        train_loader, calibration_loader, foreign_loader, model=model, tokenizer=tokenizer, columns=columns
-    )
+    given = all_given(train_loader, calibration_loader, foreign_loader, model, tokenizer, input_spec)
     train = given.train
     with _prepared(model, train, config, progress) as job:  # 1. prepare
         say = say if job.distributed.is_main else quiet
@@ -199,11 +195,8 @@ def dry_run(
     small batch goes all the way to onnxruntime; raises `ExportError` for a model that cannot be exported.
     """
     config = _usable_config(config)
-    check_is_spec(input_spec)
-    columns = None if input_spec is None else input_spec.feature_names
-    given = all_given(
-        train_loader, calibration_loader, foreign_loader, model=model, tokenizer=tokenizer, columns=columns, dry=True
-    )
+    model = read_file(model)
+    given = all_given(train_loader, calibration_loader, foreign_loader, model, tokenizer, input_spec, dry=True)
     train = given.train
     with _prepared(model, train, config, silent) as job:
         _spec(job, train, input_spec, tokenizer)

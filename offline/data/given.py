@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
-from demur.service.bundle import InputPart
+from demur.service.bundle import InputPart, InputSpec
 from demur.service.format.manifest_input import LARGEST
 from demur.service.inference.frames import frame_array, frame_columns, is_frame, numbers_of
 from demur.service.inference.texts import check_texts, texts_of
@@ -20,6 +20,7 @@ from ..network.given_network import network_of
 from ..network.inputs import named_inputs, packed
 from ..runtime.arrays import Array
 from ..runtime.progress import Track, length_of, silent
+from .description import check_is_spec
 from .stacking import stacking_problem
 from .texts import TextEncoder, texts_in
 
@@ -169,19 +170,20 @@ class AllGiven:
 def all_given(
     train: Any,
     held_out: Any,
-    foreign: Any = None,
-    *,
+    foreign: Any,
     model: object,
-    tokenizer: Any = None,
-    columns: Sequence[str] | None = None,
+    tokenizer: Any,
+    spec: InputSpec | None,
     dry: bool = False,
 ) -> AllGiven:
     """The data of a fit, with the columns, targets and tokens of the training data; foreign data may be None, and of a
     dry run the held-out data.
 
-    columns: names and order of a data frame's, None: as in the training data. tokenizer: of texts; it fits what the
-    model takes. Raises as `given_data`, and as `TextEncoder.of`.
+    spec: with names and order of a data frame's columns, None: as in the training data. tokenizer: of texts; it fits
+    what the model takes. Raises as `given_data`, and as `TextEncoder.of`.
     """
+    check_is_spec(spec)
+    columns = None if spec is None else spec.feature_names
     encoder = None
     if tokenizer is not None and (texts := texts_in(train)) is not None:
         encoder = TextEncoder.of(tokenizer, [*texts, *(texts_in(held_out) or ())], network_of(model))

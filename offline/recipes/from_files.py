@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 
 from ..network.onnx_network import OnnxNetwork, load_onnx
 from .imports import RecipeImports
@@ -31,8 +32,8 @@ def recipe_of_files(network: Path, train: Path | None, held_out: Path | None) ->
             f"{missing}: found none, expected an {NPZ} file: of {network.name} both are needed, --data, which it was "
             "trained on, and --held-out, which it was not"
         )
-    (x, y), (held_x, held_y) = read_examples(train), read_examples(held_out)
     model = load_onnx(network)
+    (x, y), (held_x, held_y) = (read_examples(path, model) for path in (train, held_out))
     names = class_names_in(y, model)
     name = "demur_recipe_of_files"
     module = ModuleType(name)
@@ -74,8 +75,9 @@ def numbered(targets: Any, names: Sequence[str] | None, path: Path) -> Any:
     return np.array([places[name] for name in targets.tolist()])
 
 
-def read_examples(path: Path) -> tuple[Any, Any]:
-    """Inputs, an array or several by name, and targets; raises `RecipeError` for another file."""
+def read_examples(path: Path, model: OnnxNetwork | None = None) -> tuple[Any, Any]:
+    """Inputs, an array or several by name, and targets; raises `RecipeError` for another file. model: whole numbers and
+    truth values in the type that it takes, where a file's own are more than networks of torch have."""
     if not path.is_file():
         raise RecipeError(f"{path}: no such file, expected an {NPZ} file")
     try:
@@ -89,5 +91,9 @@ def read_examples(path: Path) -> tuple[Any, Any]:
     if Y not in found or len(found) < 2 or not all(each.ndim for each in found.values()):
         raise RecipeError(f"{path}: found the arrays {', '.join(found) or 'none'}, expected {EXPECTED}")
     targets = found.pop(Y)
-    targets = targets.astype(str) if targets.dtype.kind == "S" else targets
-    return (found[X] if list(found) == [X] else found), targets
+    kinds = {} if model is None else model.body.kinds
+    for name, x in found.items():
+        if kinds and x.dtype.kind in "bui":
+            taken = kinds.get(name, next(iter(kinds.values())))
+            found[name] = x.astype(np.float32 if taken == TensorProto.FLOAT else np.int64)
+    return (found[X] if list(found) == [X] else found), targets.astype(str) if targets.dtype.kind == "S" else targets

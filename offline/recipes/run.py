@@ -73,7 +73,7 @@ def check_file(path: Path, data: Path | None, given: dict[str, Any]) -> list[str
     resolve_device(config.device)
     network = load_onnx(path)
     if data is not None:
-        inputs, targets = read_examples(data)
+        inputs, targets = read_examples(data, network)
         names = class_names_in(targets, network)
         with in_words(FILES):
             return dry_run(network, (inputs, numbered(targets, names, data)), config, class_names=names)

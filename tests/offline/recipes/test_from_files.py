@@ -116,6 +116,23 @@ def test_numbers_may_be_no_places_where_names_are_numbers(present: list[int]) ->
         numbered(np.array(present), ["1", "2", "3"], Path("x.npz"))
 
 
+@pytest.mark.parametrize("kind", ["uint8", "int8", "bool", "int32", "float16", "float64"])
+def test_inputs_of_any_type_are_given_as_the_file_declares_them(files: Path, kind: str) -> None:
+    dtype = np.dtype(kind)
+    own = helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(dtype), ["n", 2])
+    outputs = [helper.make_tensor_value_info("out", onnx.TensorProto.FLOAT, ["n", 3])]
+    nodes = [helper.make_node("Cast", ["x"], ["c"], to=1), helper.make_node("MatMul", ["c", "w"], ["out"])]
+    weight = numpy_helper.from_array(DRAW.normal(size=(2, 3)).astype(np.float32) / 20, "w")
+    model = helper.make_model(helper.make_graph(nodes, "own", [own], outputs, [weight]), ir_version=8)
+    model.opset_import[0].version = 17
+    for name in ("train", "held_out"):
+        x = DRAW.integers(0, 2 if kind == "bool" else 100, (200, 2)).astype(dtype)
+        np.savez(files / f"{name}.npz", x=x, y=DRAW.integers(0, 3, 200))
+    fit(files, model)
+    (expected,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
+    np.testing.assert_allclose(Predictor.load(files / "bundle").predict(x).mean, expected, rtol=1e-4, atol=1e-5)
+
+
 def test_a_check_refuses_what_a_fit_refuses(files: Path) -> None:
     mixed = [helper.make_node("Gemm", ["h", "w", "b"], ["z"]), helper.make_node("Softmax", ["z"], ["out"], axis=0)]
     onnx.save(perceptron(mixed, CONSTANTS), files / "mixed.onnx")
