@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from demur.service.bundle import Calibration, CalibrationTensors, ScorePart
+from demur.service.bundle import Calibration, CalibrationTensors
 from demur.service.bundle import Outcomes as OutcomesPart
+from demur.service.format.calibration_tensors import score_parts
 from demur.service.inference.predictor import Prediction
 from demur.service.maths.outcomes import Outcomes, RegressionOutcomes
 from demur.service.maths.predictive import softmax
 from demur.service.maths.rejection import RejectionRule
-from demur.service.maths.scores import PREDICTIVE_ENTROPY, Scoring
-from demur.service.maths.surprise import LargestSurprise
+from demur.service.maths.scores import PREDICTIVE_ENTROPY
 
 from ..data.calibration_check import quality_warnings
 from ..data.held_out import HeldOut
@@ -183,14 +183,6 @@ def coverage_warning(metrics: Mapping[str, float], examples: int, noise_scale: A
 def _noise_words(scale: Array | None) -> str:
     known = "is one number for every input" if scale is None else "depends on the input as far as other examples tell"
     return f"the noise {known}: if the calibration data are like what will be served, give more of them"
-
-
-def score_parts(scoring: Scoring) -> tuple[ScorePart, ...] | None:
-    """What a score is made of; None for a single one."""
-    if not isinstance(scoring, LargestSurprise):
-        return None
-    known = ((part, part.distribution) for part in scoring.components)
-    return tuple(ScorePart(p.score.name, d.scale, d.shape, p.least) for p, d in known)
 
 
 def _sigma_noise(likelihood: Likelihood) -> float | tuple[float, ...] | None:

@@ -13,7 +13,7 @@ import numpy as np
 from demur.service.inference.prediction import finite_rows
 from demur.service.maths.score_distribution import ScoreDistribution
 from demur.service.maths.scores import DISTANCE, MISTAKES, PREDICTIVE_ENTROPY, SCORES, ScoreName, Scoring
-from demur.service.maths.surprise import Component, LargestSurprise
+from demur.service.maths.surprise import Component, LargestSurprise, as_odds
 
 from ..config import DEFAULT_SCORE, SURPRISE
 from ..data.likelihood import Classification, Likelihood
@@ -23,6 +23,7 @@ from ..runtime.arrays import Array
 # Nearer than all but 5 % of the held-out data, the probabilities tell better (CIFAR-100 for CIFAR-10: AUROC 0.73 with
 # all of the distance, 0.77 so).
 LEAST_DISTANCE = math.log(20)
+FAR = 1.0  # v far from all examples; counted as odds, since the tail that dozens of examples show leaves it no room
 NAT = 1e-6  # above 0, of a likeness, where it counts in full
 MARGIN, LEAST_MARGIN = 1e-3, 1e-5  # the latter of a distance, a difference of numbers next to 1
 
@@ -102,9 +103,9 @@ def largest_surprise(ordinary: Mapping[str, Array]) -> LargestSurprise | None:
     e^-s is above e^s. So what is named is rejected, the likelier mistake leads, and others hardly notice.
     """
     parts: list[Component] = []
-    for score, least in ((PREDICTIVE_ENTROPY, 0.0), (DISTANCE, LEAST_DISTANCE)):
-        if (distribution := ScoreDistribution.of(score.scored(ordinary)[0])) is not None:
-            parts.append(Component(score, distribution, least if parts else 0.0))
+    for score, least, end in ((PREDICTIVE_ENTROPY, 0.0, None), (DISTANCE, LEAST_DISTANCE, FAR)):
+        if (distribution := ScoreDistribution.of(as_odds(score.scored(ordinary)[0], end))) is not None:
+            parts.append(Component(score, distribution, least if parts else 0.0, end))
     if not parts:
         return None
     told = [SCORES[name] for name in ordinary if name in MISTAKES]

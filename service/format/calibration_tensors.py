@@ -17,7 +17,7 @@ from ..maths.scores import SCORES, Scoring
 from ..maths.surprise import Component, LargestSurprise
 from .files import BundleError
 from .manifest import Manifest
-from .manifest_parts import Calibration
+from .manifest_parts import Calibration, ScorePart
 from .tensors import Tensors, read_tensors, refuse_rest, take
 
 TUNING = "tuning."
@@ -40,12 +40,17 @@ class CalibrationTensors:
 
 def check_scoring(scoring: Scoring | None, calibration: Calibration) -> None:
     """`ValueError` where what makes the scores is not what the manifest says."""
-    parts = scoring.components if isinstance(scoring, LargestSurprise) else ()
-    found = [(part.score.name, part.distribution.scale, part.distribution.shape, part.least) for part in parts]
-    stated = [(part.name, part.scale, part.shape, part.least) for part in calibration.parts or ()]
-    if (scoring is not None and scoring.name != calibration.score) or found != stated:
+    if (scoring is not None and scoring.name != calibration.score) or score_parts(scoring) != calibration.parts:
         name = None if scoring is None else scoring.name
         raise ValueError(f"scoring: found {name!r}, expected {calibration.score!r} with its parts as in the manifest")
+
+
+def score_parts(scoring: Scoring | None) -> tuple[ScorePart, ...] | None:
+    """What a score is made of; None for a single one."""
+    if not isinstance(scoring, LargestSurprise):
+        return None
+    known = ((part, part.distribution) for part in scoring.components)
+    return tuple(ScorePart(p.score.name, d.scale, d.shape, p.least, p.end) for p, d in known)
 
 
 def calibration_to_bytes(tensors: CalibrationTensors) -> bytes:
@@ -105,7 +110,7 @@ def _scoring(file: Path, tensors: Tensors, calibration: Calibration) -> Scoring:
         if surprise[0] < 0 or (np.diff(surprise) < 0).any():
             raise BundleError(file, f"{PARTS}{part.name}.surprise: expected numbers of at least 0, in ascending order")
         distribution = ScoreDistribution(values, surprise, part.scale, part.shape)
-        parts.append(Component(SCORES[part.name], distribution, part.least))
+        parts.append(Component(SCORES[part.name], distribution, part.least, part.end))
     return LargestSurprise(tuple(parts))
 
 

@@ -199,15 +199,17 @@ class Outcomes(Part):
 
 @dataclass(frozen=True)
 class ScorePart(Part):
-    """A score of which another is made: scale and shape of the tail of its distribution, and the surprise from which on
-    it counts."""
+    """A score of which another is made: scale and shape of the tail of its distribution, the surprise from which on it
+    counts, and the end that far inputs bring it near to, in whose odds it counts."""
 
     retired: ClassVar[frozenset[str]] = frozenset({"weight"})
+    left_out: ClassVar[frozenset[str]] = frozenset({"end"})
 
     name: SingleScoreName
     scale: Annotated[float, Field(ge=LEAST_SCALE)]
     shape: Annotated[float, Field(ge=0, lt=1)] = 0.0
     least: Annotated[float, Field(ge=0)] = 0.0
+    end: Positive | None = None
 
     @property
     def least_level(self) -> float:

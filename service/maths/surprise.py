@@ -1,11 +1,12 @@
 """One score made of several: the largest of how surprising each one is (`demur.service.maths.score_distribution`). Pure
 NumPy, float64.
 
-    t = max_j u_j(s_j), of those that are at least l_j
+    t = max_j u_j(s_j), of those that are at least l_j; of a score with an end e, u_j(s_j / (e - s_j))
 
 The largest lets either alone suffice: in a sum, scores that find nothing hide the one that does. `least`, l_j, is where
 a score begins to count: one that tells far inputs, and near ones worse than the others do, counts only where it is
-clear. Nothing here takes the scores to be independent: t is one fixed function of an input, so its conformal p-value
+clear. `end`, e_j, is what far inputs come near to: as odds, they are beyond all others however near to it some are.
+Nothing here takes the scores to be independent: t is one fixed function of an input, so its conformal p-value
 (`demur.service.maths.rejection`) is valid where other examples chose F_j.
 """
 
@@ -22,21 +23,35 @@ from .scores import Score
 
 Array = npt.NDArray[Any]
 ROUNDING = 1e-6  # of a surprise, far above that of float64
+LEAST_ROOM = 0.01  # of an end, below which odds grow as their score does
 
 
 @dataclass(frozen=True)
 class Component:
-    """One of the scores, its distribution, and the surprise from which on it counts."""
+    """One of the scores, its distribution, the surprise from which on it counts, and its end, None for none."""
 
     score: Score
     distribution: ScoreDistribution
     least: float = 0.0
+    end: float | None = None
+
+    def surprise_at(self, scores: Array) -> Array:
+        """u (B,) of scores (B,)."""
+        return self.distribution.surprise_at(as_odds(scores, self.end))
 
     @property
     def nothing(self) -> float:
         """A score that does not count, nor does a smaller one; minus infinity where that is not known."""
         known, surprise = self.distribution, self.least - ROUNDING
-        return known.value_at(surprise) if surprise >= known.surprise[0] else -np.inf
+        if surprise < known.surprise[0]:
+            return -np.inf
+        odds = known.value_at(surprise)
+        return odds if self.end is None else odds * max(self.end / (1 + odds), LEAST_ROOM * self.end)
+
+
+def as_odds(scores: Array, end: float | None) -> Array:
+    """s / (e - s), and 100 s / e where the room e - s is less than a hundredth of e; the scores without an end."""
+    return scores if end is None else scores / np.maximum(end - scores, LEAST_ROOM * end)
 
 
 @dataclass(frozen=True)
@@ -54,7 +69,7 @@ class LargestSurprise:
         counting = (~(scores <= self._nothing)).any(axis=1)
         parts = np.zeros(scores.shape)
         for place in np.flatnonzero(counting):
-            found = self.components[place].distribution.surprise_at(scores[place])
+            found = self.components[place].surprise_at(scores[place])
             parts[place] = np.where(found < self.components[place].least, 0.0, found)  # a NaN stays one
         return parts.max(axis=0), parts.argmax(axis=0)
 

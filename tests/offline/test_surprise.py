@@ -46,6 +46,7 @@ def test_the_default_is_the_largest_surprise(default: Path) -> None:
     assert isinstance(scoring, LargestSurprise)
     assert [part.score.name for part in scoring.components] == ["predictive_entropy", "distance"]
     assert [part.least for part in scoring.components] == [0.0, pytest.approx(np.log(20))]
+    assert [part.end for part in scoring.components] == [None, 1.0]
     usual = predictor.predict(np.concatenate([x.numpy() for x, _ in batches(200, seed=2)]))
     assert usual.rejected.mean() < 0.25
     far = predictor.predict(FAR)

@@ -26,6 +26,7 @@ from tests.reference.posterior import (
 from tests.reference.scores import (
     entropy,
     largest_surprise,
+    odds,
     pareto_tail,
     predictive_entropy,
     rounded_up,
@@ -66,6 +67,7 @@ __all__ = [
     "log_likelihood",
     "marginal_variance",
     "martingale_values",
+    "odds",
     "output_hessian",
     "pareto_tail",
     "posterior_precision",

@@ -53,6 +53,11 @@ def surprise(score: float, values: list[float], levels: list[float], scale: floa
     return heights[0]
 
 
+def odds(score: float, end: float) -> float:
+    """s / (e - s), of which a room e - s below a hundredth of e is a hundredth of e."""
+    return score / (end / 100) if score > 0.99 * end else score / (end - score)
+
+
 def largest_surprise(surprises: list[float], least: list[float]) -> float:
     """The largest one, of those that are at least `least`; 0 where none is."""
     return max([0.0, *(u for u, begin in zip(surprises, least, strict=True) if u >= begin)])

@@ -15,7 +15,7 @@ from onnxscript import ir
 from demur.service.maths.predictive import noise_ratios
 from demur.service.maths.score_distribution import ScoreDistribution
 from demur.service.maths.scores import Scoring
-from demur.service.maths.surprise import LargestSurprise
+from demur.service.maths.surprise import LEAST_ROOM, LargestSurprise
 
 from .nodes import LAST, NodeBuilder
 
@@ -27,7 +27,7 @@ def score_of(add: NodeBuilder, scoring: Scoring, singles: Mapping[str, ir.Value]
     if not isinstance(scoring, LargestSurprise):
         return singles[scoring.name]
     parts = [
-        _from(add, _surprise(add, singles[part.score.name], part.distribution), part.least)
+        _from(add, _surprise(add, _as_odds(add, singles[part.score.name], part.end), part.distribution), part.least)
         for part in scoring.components
     ]
     return add("Max", *parts) if len(parts) > 1 else parts[0]
@@ -43,6 +43,12 @@ def epistemic_std(add: NodeBuilder, variance: ir.Value, sigma_noise: Array) -> i
 def _from(add: NodeBuilder, surprise: ir.Value, least: float) -> ir.Value:
     """The surprise where it is at least `least`, otherwise 0."""
     return add("Where", add("Less", surprise, least), 0.0, surprise) if least else surprise
+
+
+def _as_odds(add: NodeBuilder, score: ir.Value, end: float | None) -> ir.Value:
+    if end is None:
+        return score
+    return add("Div", score, add("Max", add("Sub", end, score), LEAST_ROOM * end))
 
 
 def _surprise(add: NodeBuilder, score: ir.Value, distribution: ScoreDistribution) -> ir.Value:

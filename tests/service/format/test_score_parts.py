@@ -21,7 +21,7 @@ from tests.support.manifests import document
 from tests.support.tamper import load_json, refusal, save_json
 
 LEAST = math.log(20)
-PARTS = (ScorePart("predictive_entropy", 2.0, 0.25), ScorePart("distance", 3.0, 0.5, LEAST))
+PARTS = (ScorePart("predictive_entropy", 2.0, 0.25), ScorePart("distance", 3.0, 0.5, LEAST, 1.0))
 
 
 def largest(**changes: Any) -> LargestSurprise:
@@ -29,7 +29,7 @@ def largest(**changes: Any) -> LargestSurprise:
     parts = []
     for part in PARTS:
         found = ScoreDistribution(np.array([1.0, 4.0]), np.array([0.0, math.log(10)]), part.scale, part.shape)
-        parts.append(Component(SCORES[part.name], found, part.least))
+        parts.append(Component(SCORES[part.name], found, part.least, part.end))
     last = replace(parts[-1], distribution=replace(parts[-1].distribution, **changes))
     return LargestSurprise((parts[0], last))
 
@@ -49,7 +49,7 @@ def test_they_are_read_back(written: Synthetic) -> None:
     scoring = bundle.calibration.scoring
     assert isinstance(scoring, LargestSurprise)
     for part, expected in zip(scoring.components, largest().components, strict=True):
-        assert (part.score, part.least) == (expected.score, expected.least)
+        assert (part.score, part.least, part.end) == (expected.score, expected.least, expected.end)
         assert (part.distribution.scale, part.distribution.shape) == (
             expected.distribution.scale,
             expected.distribution.shape,
@@ -107,7 +107,15 @@ def test_every_field_is_needed(written: Synthetic, field: str) -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("scale", 0.0), ("scale", -1.0), ("scale", 1e-250), ("shape", -0.1), ("shape", 1.0), ("least", -1.0)],
+    [
+        ("scale", 0.0),
+        ("scale", -1.0),
+        ("scale", 1e-250),
+        ("shape", -0.1),
+        ("shape", 1.0),
+        ("least", -1.0),
+        ("end", 0.0),
+    ],
 )
 def test_numbers_out_of_range(written: Synthetic, field: str, value: float) -> None:
     data = document(written.manifest)
@@ -137,6 +145,7 @@ def test_a_distribution_that_is_none(tmp_path: Path, changes: dict[str, Any], pr
     "other",
     [
         lambda part: replace(part, least=2.0),
+        lambda part: replace(part, end=None),
         lambda part: replace(part, distribution=replace(part.distribution, scale=1.0)),
         lambda part: replace(part, distribution=replace(part.distribution, shape=0.1)),
     ],
@@ -154,6 +163,21 @@ def test_tensors_of_other_parts(tmp_path: Path) -> None:
     reseal_manifest(path, changed(manifest, (replace(PARTS[0], name="distance"),)))
     with pytest.raises(BundleError, match=r"tensor 'part\.distance\.values' is missing"):
         read_bundle(path)
+
+
+def test_earlier_bundles_count_no_odds(tmp_path: Path) -> None:
+    first, last = largest().components
+    parts = (PARTS[0], replace(PARTS[1], end=None))
+    scoring = LargestSurprise((first, replace(last, end=None)))
+    path = write_added(tmp_path, scoring=scoring, calibration={"score": "surprise", "parts": parts}).path
+    data = load_json(path)
+    for part in data["calibration"]["parts"]:
+        del part["end"]
+    save_json(path, data)
+    bundle = read_bundle(path)
+    assert bundle.manifest.calibration.parts == parts
+    assert isinstance(bundle.calibration.scoring, LargestSurprise)
+    assert [part.end for part in bundle.calibration.scoring.components] == [None, None]
 
 
 COMPARED = [

@@ -14,7 +14,7 @@ from demur.service.maths.predictive import class_probabilities, entropy
 from demur.service.maths.rejection import RejectionRule
 from demur.service.maths.score_distribution import TAIL_LEVEL, ScoreDistribution
 from demur.service.maths.scores import SCORES
-from demur.service.maths.surprise import Component, LargestSurprise
+from demur.service.maths.surprise import Component, LargestSurprise, as_odds
 from tests import reference
 
 Array = npt.NDArray[Any]
@@ -34,12 +34,13 @@ def drawn(count: int, seed: int = 0) -> dict[str, Array]:
     return singles_of(mean, variance, rng.pareto(3, count).astype(np.float32))
 
 
-def surprise_of(singles: dict[str, Array]) -> LargestSurprise:
+def surprise_of(singles: dict[str, Array], end: float | None = None) -> LargestSurprise:
+    """end: of the distance."""
     parts = []
-    for name, least in zip(NAMES, (0.0, LEAST), strict=True):
-        distribution = ScoreDistribution.of(SCORES[name].scored(singles)[0])
+    for name, least, own in zip(NAMES, (0.0, LEAST), (None, end), strict=True):
+        distribution = ScoreDistribution.of(as_odds(SCORES[name].scored(singles)[0], own))
         assert distribution is not None
-        parts.append(Component(SCORES[name], distribution, least))
+        parts.append(Component(SCORES[name], distribution, least, own))
     return LargestSurprise(tuple(parts))
 
 
@@ -52,20 +53,22 @@ def at(distances: list[float], logits: tuple[float, ...] = (9.0, 0.0, 0.0, 0.0))
     return FITTED.scored(singles_of(mean, np.zeros_like(mean), np.array(distances, np.float32)))[0]
 
 
+@pytest.mark.parametrize("end", [None, 1.0, 10.0])
 @pytest.mark.parametrize("count", [10, 20, 300])
-def test_the_definition(count: int) -> None:
+def test_the_definition(count: int, end: float | None) -> None:
     fitted_to, outputs = drawn(count), drawn(60, seed=1)
     levels = np.linspace(0, TAIL_LEVEL, min(count, 200))
     each = []
-    for name in NAMES:
-        scores = SCORES[name].scored(fitted_to)[0]
-        rounded = [reference.rounded_up(s) for s in scores.tolist()]
+    for name, own in zip(NAMES, (None, end), strict=True):
+        scores, asked = (SCORES[name].scored(each)[0].tolist() for each in (fitted_to, outputs))
+        if own is not None:
+            scores, asked = ([reference.odds(s, own) for s in each] for each in (scores, asked))
+        rounded = [reference.rounded_up(s) for s in scores]
         values = np.quantile(rounded, levels)
         tail = reference.pareto_tail([s - values[-1] for s in rounded if s > values[-1]])
-        asked = SCORES[name].scored(outputs)[0].tolist()
         each.append([reference.surprise(s, values.tolist(), levels.tolist(), *tail) for s in asked])
     expected = [reference.largest_surprise(list(pair), [0.0, LEAST]) for pair in zip(*each, strict=True)]
-    found, leading = surprise_of(fitted_to).scored(outputs)
+    found, leading = surprise_of(fitted_to, end).scored(outputs)
     np.testing.assert_allclose(found, expected, rtol=1e-6)
     by_distance = [u >= LEAST and u > other for other, u in zip(*each, strict=True)]
     np.testing.assert_array_equal(leading, by_distance)
@@ -129,19 +132,42 @@ def test_p_values_are_valid() -> None:
     assert np.mean(shares) == pytest.approx(0.1, abs=0.015)
 
 
-@given(st.floats(-1e3, 1e3), st.floats(0.01, 1e3), st.floats(0.0, 1.0), st.floats(0.0, 9.0))
+@given(st.floats(0.0, 2.0), st.floats(0.1, 10.0))
+def test_odds_keep_the_order(score: float, end: float) -> None:
+    """Also where the room becomes the least one, and beyond the end."""
+    scores = np.sort(end * np.array([score, np.nextafter(score, 3), 0.0, 0.989, 0.9901, 1.0, 1.5]))
+    found = as_odds(scores, end)
+    assert np.isfinite(found).all()
+    assert (np.diff(found) >= 0).all()
+    expected = [reference.odds(s, end) for s in scores.tolist()]
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-300)
+
+
+def test_what_is_near_to_the_end_is_beyond_all_others() -> None:
+    """Of forty held-out distances, some half of the end, the tail leaves no room: as odds, there is."""
+    singles = drawn(40) | {"distance": np.r_[np.linspace(0.02, 0.3, 36), 0.35, 0.4, 0.5, 0.7]}
+    far = {"predictive_entropy": np.zeros(3), "distance": np.array([0.9, 0.95, 0.99])}
+    plain, odds = (surprise_of(singles, end) for end in (None, 1.0))
+    room = [fitted.scored(far)[0].min() - fitted.scored(singles)[0].max() for fitted in (plain, odds)]
+    assert room[0] < 1
+    assert room[1] > 2
+
+
+@pytest.mark.parametrize("end", [None, 0.5, 1.0, 1e4])
+@given(st.floats(0.01, 1e3), st.floats(0.01, 1e3), st.just(0.0) | st.floats(1e-6, 1.0), st.floats(0.0, 9.0))
 def test_alone_or_beside_what_counts_an_example_is_as_surprising(
-    start: float, scale: float, shape: float, least: float
+    end: float | None, start: float, scale: float, shape: float, least: float
 ) -> None:
     """Nothing is computed where no example of a batch counts; just below and above the score that does."""
     known = ScoreDistribution(np.array([start - 1.0, start]), np.array([0.0, math.log(10)]), scale, shape)
-    part = Component(SCORES["distance"], known, least)
+    part = Component(SCORES["distance"], known, least, end)
     begin = known.value_at(max(least, math.log(10)))
+    begin = begin if end is None else begin * max(end / (1 + begin), end / 100)
     scores = np.nextafter([begin, begin, start, start - 0.5, np.nan, np.inf, 1e30], np.inf)
     scores[0] = np.nextafter(begin, -np.inf)
     largest = LargestSurprise((part,))
     whole = largest.scored({"distance": scores})[0]
     alone = [largest.scored({"distance": scores[place : place + 1]})[0][0] for place in range(len(scores))]
     np.testing.assert_array_equal(whole, alone)
-    counts = known.surprise_at(scores)
+    counts = part.surprise_at(scores)
     np.testing.assert_array_equal(whole, np.where(counts < least, 0.0, counts))

@@ -74,6 +74,13 @@ def test_a_pareto_tail(shape: float) -> None:
     check(LargestSurprise((Component(PREDICTIVE_ENTROPY, distribution),)), 10, regression=False)
 
 
+@pytest.mark.parametrize("end", [0.5, 1.0, 100.0])
+def test_a_surprise_of_odds(end: float) -> None:
+    """The entropies reach log 10, 2.3: far below the end, next to it and beyond."""
+    distribution = ScoreDistribution(np.array([0.01, 0.1]), np.array([0.0, np.log(10)]), 0.1, 0.5)
+    check(LargestSurprise((Component(PREDICTIVE_ENTROPY, distribution, end=end),)), 10, regression=False)
+
+
 @pytest.mark.parametrize("examples", [2, 30, 1000])
 def test_a_surprise_alone(examples: int) -> None:
     distribution = ScoreDistribution.of(np.random.default_rng(examples).standard_t(3, examples))
