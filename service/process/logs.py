@@ -19,7 +19,7 @@ from ..http.access_log import ACCESS
 from ..http.request_id import current_id
 from ..settings import Settings
 
-MOST_LINES, LINES_AT_ONCE = 10_000, 1000
+MOST_LINES, MOST_CHARACTERS, LINES_AT_ONCE = 10_000, 2**24, 1000
 TOGETHER_SECONDS, FLUSH_SECONDS = 0.02, 1.0
 
 
@@ -66,8 +66,8 @@ class LogWriter:
     nevertheless.
 
     The thread is woken for the first of the lines that come within `TOGETHER_SECONDS`: woken for each, it took an
-    eighth of the requests that a service answers. At most `MOST_LINES` wait; how many more there were is said when the
-    log goes on.
+    eighth of the requests that a service answers. At most `MOST_LINES` wait, of `MOST_CHARACTERS` together; how many
+    more there were is said when the log goes on.
     """
 
     def __init__(self, told: Callable[[str], str] = str) -> None:
@@ -80,9 +80,10 @@ class LogWriter:
         """Write the line, which ends as lines do, to this file descriptor, soon."""
         if self._process != os.getpid():
             self._start()
-        if len(self._lines) >= MOST_LINES:
+        if len(self._lines) >= MOST_LINES or self._put - self._written > MOST_CHARACTERS:
             self._dropped += 1
             return
+        self._put += len(line)
         self._lines.append((descriptor, line))
         if not self._some.is_set():
             self._some.set()
@@ -96,6 +97,7 @@ class LogWriter:
 
     def _start(self) -> None:
         self._process, self._dropped, self._writing = os.getpid(), 0, False
+        self._put, self._written = 0, 0  # characters in all, each written by one thread alone
         self._lines, self._some, self._hurry = deque[tuple[int, str]](), threading.Event(), threading.Event()
         threading.Thread(target=self._write, name="log", daemon=True).start()
 
@@ -108,12 +110,14 @@ class LogWriter:
             self._writing = True
             while lines:
                 taken = [lines.popleft() for _ in range(min(len(lines), LINES_AT_ONCE))]
+                size = sum(len(line) for _, line in taken)
                 if self._dropped:
                     said = self._told(f"{self._dropped} lines of the log were left out: nobody read it")
                     self._dropped = 0
                     taken.append((taken[-1][0], f"{said}\n"))
                 for descriptor, group in itertools.groupby(taken, key=itemgetter(0)):
                     _write_all(descriptor, "".join(line for _, line in group))
+                self._written += size
             self._writing = False
             hurry.clear()
 

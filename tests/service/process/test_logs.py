@@ -14,7 +14,15 @@ from http.client import HTTPConnection
 
 import pytest
 
-from demur.service.process.logs import LINES_AT_ONCE, MOST_LINES, Background, JsonLines, LogWriter, _told_in_json
+from demur.service.process.logs import (
+    LINES_AT_ONCE,
+    MOST_CHARACTERS,
+    MOST_LINES,
+    Background,
+    JsonLines,
+    LogWriter,
+    _told_in_json,
+)
 from tests.support.bundles import Synthetic
 from tests.support.processes import wait_until
 from tests.support.server import ROOT, TIMEOUT, environment, running
@@ -49,6 +57,23 @@ def test_lines_that_nobody_reads_are_left_out_and_counted() -> None:
     # The writer's thread may take its first lines after the queue is full: what is left out has no one place.
     assert numbers == sorted(set(numbers))
     assert numbers[:MOST_LINES] == list(range(MOST_LINES))
+
+
+def test_long_lines_that_nobody_reads_take_some_megabytes_at_most() -> None:
+    reading, writing = os.pipe()
+    with open(reading, "rb") as reader, open(writing, "w") as writer:
+        handler = Background(writer)
+        line, most = "x" * 99_999, MOST_CHARACTERS // 100_000 + 1
+        for _ in range(2 * most):
+            handler.emit(record(line))
+        kept = 0
+        while (text := reader.readline().decode().rstrip("\n")) == line:
+            kept += 1
+        left_out = re.fullmatch(r"(\d+) lines of the log were left out: nobody read it", text)
+        assert left_out is not None
+        assert (kept, int(left_out[1])) == (most, most)
+        handler.emit(record("there is room again"))
+        assert reader.readline() == b"there is room again\n"
 
 
 def test_the_lines_of_several_streams_stay_in_their_order() -> None:
