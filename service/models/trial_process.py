@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..bundle import BundleError, InputSpec, Verify, read_bundle
-from ..environment.child import end_with_parent
+from ..environment.child import be_expendable
 from ..inference.graph import NetworkError, NetworkFailed
 from ..inference.predictor import Predictor
 
@@ -28,15 +28,13 @@ EXAMPLES = 3
 # An orphan ends by itself this long after its parent would have killed it.
 GRACE_SECONDS = 5
 NICENESS = 5  # requests come first
-MOST_LIKELY_TO_BE_KILLED = 1000  # the kernel's score: out of memory, it kills the trial before the service
 
 
 @dataclass(frozen=True)
 class Task:
-    """The bundle to try, the process that asks, limits on time and memory (None: none), and how it will be served."""
+    """The bundle to try, limits on time and memory (None: none), and how it will be served."""
 
     folder: str
-    parent: int
     seconds: float
     memory_bytes: int | None
     trusted_keys: str | None
@@ -101,16 +99,9 @@ def _limit(task: Task) -> None:
     """Bound this process's time and memory, and end it with its parent."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # ends native code too
     signal.setitimer(signal.ITIMER_REAL, task.seconds + GRACE_SECONDS)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.nice(NICENESS)
-    if sys.platform != "linux":
-        return
-    end_with_parent()
-    if os.getppid() != task.parent:  # the parent died first
-        sys.exit(1)
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text(f"{MOST_LIKELY_TO_BE_KILLED}")
-    if task.memory_bytes is not None:
+    be_expendable()
+    if task.memory_bytes is not None and sys.platform == "linux":
         taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         most = taken + task.memory_bytes
         hard = resource.getrlimit(resource.RLIMIT_AS)[1]

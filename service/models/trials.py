@@ -80,7 +80,6 @@ class Trials:
         settings = self._settings
         task = Task(
             folder=str(folder),
-            parent=os.getpid(),
             seconds=settings.compute_timeout_seconds,
             memory_bytes=settings.trial_bytes or available_bytes(),
             trusted_keys=None if settings.trusted_keys is None else str(settings.trusted_keys),

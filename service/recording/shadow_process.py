@@ -8,7 +8,6 @@ output receives a line of JSON for each: the sums of `Differences`, or what went
 
 import contextlib
 import json
-import math
 import os
 import struct
 import sys
@@ -18,8 +17,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
+import safetensors.numpy
 
-from ..environment.child import end_with_parent, run_when_idle
+from ..environment.child import be_expendable, run_when_idle
 from ..inference.graph import NetworkError, NetworkFailed
 from ..inference.policy import Policy
 from ..inference.predictor import Predictor
@@ -40,29 +40,18 @@ class Task:
 
 
 def frame(arrays: Mapping[str, Array]) -> bytes:
-    """The length of a JSON list of names, types and shapes, the list, the length of the bytes, and the bytes."""
-    named = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    head = json.dumps([[name, array.dtype.str, array.shape] for name, array in named.items()]).encode()
-    body = b"".join(array.tobytes() for array in named.values())
-    return b"".join([SIZE.pack(len(head)), head, SIZE.pack(len(body)), body])
+    """The arrays as safetensors, behind the number of bytes."""
+    data = safetensors.numpy.save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+    return SIZE.pack(len(data)) + data
 
 
 def next_frame(stream: BinaryIO) -> dict[str, Array] | None:
     """The arrays of the next frame; None at the end."""
-    parts = []
-    for _ in range(2):
-        size = stream.read(SIZE.size)
-        if len(size) < SIZE.size:
-            return None
-        (count,) = SIZE.unpack(size)
-        parts.append(stream.read(count))
-        if len(parts[-1]) < count:
-            return None
-    arrays, at = {}, 0
-    for name, kind, shape in json.loads(parts[0]):
-        array = np.frombuffer(parts[1], kind, math.prod(shape), at).reshape(shape)
-        arrays[name], at = array, at + array.nbytes
-    return arrays
+    size = stream.read(SIZE.size)
+    if len(size) < SIZE.size:
+        return None
+    data = stream.read(*SIZE.unpack(size))
+    return safetensors.numpy.load(data) if len(data) == SIZE.unpack(size)[0] else None
 
 
 def compared(predictor: Predictor, inputs: Array, answer: Mapping[str, Array]) -> dict[str, float]:
@@ -96,7 +85,7 @@ def _told(error: Exception) -> dict[str, str]:
 def main() -> None:
     """Until the service closes the stream, or ends; what cannot be mended is told in a last line."""
     os.nice(LOADING_NICENESS)  # with the lowest priority, a busy machine would never let it begin
-    end_with_parent()
+    be_expendable()
     with contextlib.suppress(BrokenPipeError):
         try:
             serve(sys.stdin.buffer, sys.stdout.buffer, run_when_idle)

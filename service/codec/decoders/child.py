@@ -1,15 +1,15 @@
-"""A decoder process: one task after the other, until its parent closes the socket or dies."""
+"""`python -m demur.service.codec.decoders.child`: one task after the other, until its parent closes the socket or
+dies."""
 
-import contextlib
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
-import threading
-from pathlib import Path
 from typing import Any
 
+from ...environment.child import be_expendable
 from ...inference.texts import TextReader
 from ..arrays import InputError, InputTooLarge
 from ..forms import FormError, FormFieldError
@@ -17,15 +17,15 @@ from ..plain_texts import PlainTexts
 from .channel import MOST_TOKENIZERS, SIZE, Answer, GivenTokenizer, pack_answer, sizes_from_bytes, unpack
 
 READY = b"+"
-OOM_SCORE = "1000"  # out of memory, Linux kills this process before the service
 
 
 def main(descriptor: int, data_bytes: int) -> None:
     """Serve the socket `descriptor` with at most `data_bytes` of memory."""
     _ignore_signals()
     logging.disable()  # errors of images are sent to the client
-    threading.Thread(target=_exit_with_parent, daemon=True).start()
-    _limit_memory(data_bytes)
+    be_expendable()
+    if sys.platform == "linux":
+        resource.setrlimit(resource.RLIMIT_DATA, (data_bytes, data_bytes))
     readers: dict[str, TextReader] = {}
     silent = os.open(os.devnull, os.O_WRONLY)
     with socket.socket(fileno=descriptor) as line:
@@ -85,19 +85,5 @@ def _ignore_signals() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def _limit_memory(data_bytes: int) -> None:
-    if sys.platform != "linux":
-        return
-    import resource
-
-    resource.setrlimit(resource.RLIMIT_DATA, (data_bytes, data_bytes))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text(OOM_SCORE)
-
-
-def _exit_with_parent() -> None:
-    """Standard input ends when the parent does: the parent holds the other end, and never writes to it."""
-    while os.read(0, 1):
-        pass
-    os._exit(1)
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

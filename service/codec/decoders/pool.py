@@ -2,18 +2,15 @@
 
 import asyncio
 import contextlib
-import json
 import logging
-import os
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
 import numpy as np
 
+from ...environment.child import start_child
 from ...format.manifest_input import InputSpec
 from ...inference.texts import KINDS, TextReader, Tokens
 from ..arrays import Array, InputError, InputLimits
@@ -31,12 +28,7 @@ from .channel import (
     unpack_answer,
 )
 
-# As `multiprocessing` starts processes, but without importing the service's own main module into them.
-BOOT = """import json, sys
-sys.path[:] = json.loads(sys.argv[1])
-from demur.service.codec.decoders.child import main
-main(int(sys.argv[2]), int(sys.argv[3]))"""
-ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+MODULE = f"{__package__}.child"
 MOST_PARTS = 3  # that are read: an answer has fewer
 # How long a process that waited for work may take to receive it; one that takes longer is replaced, which costs the
 # request this time and no more.
@@ -158,7 +150,7 @@ class DecoderPool:
             decoder = self._idle.pop()
             if decoder.process.poll() is None:
                 return decoder
-            decoder.close()
+            decoder.socket.close()
         return None
 
     def _end(self, decoder: "_Decoder") -> "asyncio.Future[int]":
@@ -168,7 +160,7 @@ class DecoderPool:
 
     def _kill(self, decoder: "_Decoder") -> "asyncio.Future[int]":
         decoder.process.kill()
-        decoder.close()
+        decoder.socket.close()
         ended = asyncio.get_running_loop().run_in_executor(None, decoder.process.wait)
         self._ending.add(ended)
         ended.add_done_callback(self._ending.discard)
@@ -194,24 +186,11 @@ class _Decoder:
         self.socket, far_end = socket.socketpair()
         try:
             with far_end:
-                arguments = [json.dumps(sys.path), str(far_end.fileno()), str(data_bytes)]
-                self.process = subprocess.Popen(  # noqa: S603  this interpreter
-                    [sys.executable, "-c", BOOT, *arguments],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.DEVNULL,
-                    pass_fds=[far_end.fileno()],
-                    process_group=0,
-                    env={**os.environ, **ONE_THREAD},
-                )
+                self.process = start_child(MODULE, str(data_bytes), line=far_end)
         except OSError as error:
             self.socket.close()
             raise DecoderUnavailable(f"{error}") from error
         self.socket.setblocking(False)
-
-    def close(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.socket.close()
 
     def knows(self, reader: TextReader | None) -> bool:
         """Whether the process has started, and has this tokenizer ready."""
