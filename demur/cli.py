@@ -346,6 +346,7 @@ def score(
         str | None,
         typer.Option(metavar="I/N", help="Only the I-th of N parts of the inputs, for N runs that share the work."),
     ] = None,
+    top: Annotated[int, typer.Option(min=0, help="List so many inputs that look least like the training data.")] = 0,
     force: Annotated[
         bool, typer.Option("--force", help="Replace the file, and discard what another job left.")
     ] = False,
@@ -355,14 +356,14 @@ def score(
 
     A run that was killed goes on where it was.
     """
-    from .scoring.command import with_progress
+    from .scoring.command import listed, with_progress
     from .scoring.job import score_file
 
     try:
         if bundle.is_file() and (inputs / MANIFEST).is_file():
             raise ValueError(f"{bundle}: found a file, expected a bundle: give the bundle first, then the inputs")
         predictor = open_predictor(bundle, policy, threads)
-        doubts = list[str]()
+        doubts, strange = list[str](), list[dict[str, Any]]()
         job = partial(
             score_file,
             predictor,
@@ -373,12 +374,14 @@ def score(
             keep=keep or (),
             part=None if rows is None else share_of(rows),
             force=force,
+            top=top,
+            tell=strange.extend,
             warn=doubts.append,
         )
         count = with_progress(lambda report: job(report=report))
         for doubt in doubts:
             print_error(f"warning: {doubt}")
-        print_lines([f"Scored {count:,} inputs: {out}"])
+        print_lines([*listed(strange), f"Scored {count:,} inputs: {out}"])
     except (BundleError, ValueError) as error:
         fail(str(error))
     except OSError as error:  # of a full disk, without a name

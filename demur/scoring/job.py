@@ -17,7 +17,7 @@ from .errors import ScoringError
 from .inputs import Array, Batch, Source, open_array, open_images, part_of, refused_by_network
 from .lines import NAME, open_json_lines
 from .out_of_range import OutOfRange
-from .output import check_format, publish
+from .output import check_format, publish, strangest
 from .progress_file import REMEDY, Job, ProgressFile
 from .rows import Row, columns, scored
 from .tables import open_csv, open_parquet
@@ -79,6 +79,8 @@ def score_file(
     keep: Sequence[str] = (),
     part: tuple[int, int] | None = None,
     force: bool = False,
+    top: int = 0,
+    tell: Callable[[list[Row]], None] = lambda rows: None,  # noqa: ARG005
     report: Report = lambda done, count: None,  # noqa: ARG005
     warn: Warn = lambda warning: None,  # noqa: ARG005
 ) -> int:
@@ -86,9 +88,9 @@ def score_file(
 
     A run that ended early goes on where it was. csv_header, keep: as for `open_source`. part: (i, n) scores only the
     i-th of n parts of about the same size, so that n runs, each with its `out`, share the work. force: replace `out`,
-    and discard what another job left. report: called with the number of inputs done and of all. warn: called at the end
-    where inputs were far outside the range of the fit. Raises `ScoringError`, and `InputError` for a bad image; what is
-    done then stays, and the same command goes on from there.
+    and discard what another job left. tell: called at the end with the `top` strangest rows. report: called with the
+    number of inputs done and of all. warn: called at the end where inputs were far outside the range of the fit. Raises
+    `ScoringError`, and `InputError` for a bad image; what is done then stays, and the same command goes on from there.
     """
     check_format(out)
     if (problem := misplaced_file(out, [path])) is not None:
@@ -105,6 +107,7 @@ def score_file(
     try:
         _score(rows_of, path, predictor.manifest.input, source, progress, batch_size, report)
         manifest = predictor.manifest
+        tell(strangest(progress.part, top))
         publish(progress.part, out, columns(manifest, path.is_dir(), source.kept), manifest.labels)
         progress.remove_state()
     finally:

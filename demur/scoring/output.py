@@ -1,6 +1,7 @@
 """The rows of a finished job -> .jsonl, .csv or .parquet, one line at a time, moved into place at the end."""
 
 import csv
+import heapq
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -64,6 +65,11 @@ def check_format(out: Path) -> None:
             import pyarrow.parquet  # noqa: F401
         except ImportError:
             raise ScoringError(f"--out {out}: {NEED_PYARROW}") from None
+
+
+def strangest(part: Path, count: int) -> list[Row]:
+    """The rows that look least like the training data, those with the largest scores, in descending order."""
+    return heapq.nlargest(count, _rows(part), key=lambda row: float(row["score"]))
 
 
 def publish(part: Path, out: Path, columns: Columns, names: Sequence[str]) -> None:

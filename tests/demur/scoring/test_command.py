@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from demur.cli import app
+from demur.scoring.command import listed
 from demur.scoring.progress_file import Job, ProgressFile
 from demur.service.inference.predictor import Predictor
 
@@ -65,6 +66,31 @@ def test_it_needs_no_torch_and_goes_on_after_a_kill(table: Predictor, inputs: Pa
     assert [row["rejected"] for row in rows] == expected.rejected.tolist()
     assert [row["score"] for row in rows] == pytest.approx(expected.score.tolist())
     assert [file.name for file in out.parent.iterdir()] == [out.name]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+def test_the_strangest_inputs_are_listed(table: Predictor, inputs: Path, tmp_path: Path, suffix: str) -> None:
+    done = CliRunner().invoke(
+        app, ["score", *map(str, (table.path, inputs, "--out", tmp_path / f"rows{suffix}")), "--top", "3"]
+    )
+    predicted = Predictor.load(table.path).predict(np.load(inputs))
+    labels, order = predicted.probabilities, np.argsort(-predicted.score)[:3]
+    assert labels is not None
+    assert done.stdout.splitlines()[:-1] == [
+        f"row {i}: score {predicted.score[i]:.4g}, p-value {predicted.p_value[i]:.4g}, "
+        f"{table.manifest.labels[int(labels[i].argmax())]}"
+        for i in order
+    ]
+
+
+def test_of_files_and_values_the_strangest_are_listed_too() -> None:
+    """Names are shown in one line, whatever they hold."""
+    shared = {"score": 2.0, "p_value": 0.01}
+    rows = [{"row": 0, "file": "a\nb.png", "labels": ["x", "y"]}, {"row": 1, "mean": [1.5]}]
+    assert listed([row | shared for row in rows]) == [
+        r"a\nb.png: score 2, p-value 0.01, ['x', 'y']",
+        "row 1: score 2, p-value 0.01, [1.5]",
+    ]
 
 
 def test_parquet_without_pyarrow_says_what_to_install(table: Predictor, inputs: Path, tmp_path: Path) -> None:
