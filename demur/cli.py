@@ -301,8 +301,8 @@ def evaluate(
     debug: DebugOption = False,
     policy: dict[str, Any],
 ) -> None:
-    """Measure a bundle on the recipe's test_data() and, if it has one, ood_data(), beside the plain network; or on the
-    x and y of an .npz file.
+    """Measure a bundle on the recipe's test_data() and, if it has one, foreign_data(), beside the plain network; or on
+    the x and y of an .npz file.
 
     The options after --debug are settings of a service, and measure what it then answers.
     """

@@ -49,7 +49,7 @@ def test_data() -> Data:
     return splits()[2]
 
 
-def ood_data() -> Data:
+def foreign_data() -> Data:
     """Patients with impossible measurements: every feature of a test patient doubled."""
     inputs, targets = splits()[2]
     return 2 * inputs, targets

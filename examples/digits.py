@@ -54,7 +54,7 @@ def test_data() -> Data:
     return splits()[2]
 
 
-def ood_data() -> Data:
+def foreign_data() -> Data:
     """What is no digit as this scanner sees them: test digits with black and white exchanged, and uniform noise."""
     images, _ = splits()[2]
     noise = torch.rand(len(images), 1, SIZE, SIZE, generator=torch.Generator().manual_seed(0))

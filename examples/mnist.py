@@ -37,7 +37,7 @@ def test_data() -> Data:
     return DIGITS.read("t10k", TEST)
 
 
-def ood_data() -> Data:
+def foreign_data() -> Data:
     return not_such_images(test_data())
 
 

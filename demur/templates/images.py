@@ -45,8 +45,8 @@ def test_data():
     return pictures(500, seed=2)
 
 
-def ood_data():
-    """What should be rejected, for `demur evaluate`; the targets are not read. Leave it out if you have none."""
+def foreign_data():
+    """What should be rejected: the fit and `demur evaluate` say whether it is. Leave it out if you have none."""
     return np.zeros((50, 1, SIZE, SIZE), np.float32), np.zeros(50, np.int64)
 
 

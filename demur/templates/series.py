@@ -41,8 +41,8 @@ def test_data():
     return series(500, seed=2)
 
 
-def ood_data():
-    """What should be rejected, for `demur evaluate`; the targets are not read. Leave it out if you have none."""
+def foreign_data():
+    """What should be rejected: the fit and `demur evaluate` say whether it is. Leave it out if you have none."""
     x, y = series(200, seed=3)
     return 5 * x, y
 

@@ -45,8 +45,8 @@ MOST_NAMED = 1000  # of more outputs, none is told by itself
 class Evaluation:
     """Figures of the Laplace approximation, and those of the plain network that can be compared with them.
 
-    examples, foreign_examples: of test_data(), and of ood_data() (0 without). by_output: of several targets or labels,
-    (Laplace, plain) of each by its name.
+    examples, foreign_examples: of test_data(), and of foreign_data() (0 without). by_output: of several targets or
+    labels, (Laplace, plain) of each by its name.
     """
 
     laplace: Figures
@@ -84,7 +84,7 @@ def evaluate(predictor: Predictor, test: Any, foreign: Any = None, levels: Level
     found = joined(_test_columns(predictor, given_data(test, "test_data", names, targets, encoder), levels))
     others = None
     if foreign is not None:
-        others = joined(_foreign_columns(predictor, given_foreign(foreign, "ood_data", names, encoder)))
+        others = joined(_foreign_columns(predictor, given_foreign(foreign, "foreign_data", names, encoder)))
     classification = predictor.manifest.task != "regression"
     laplace, plain = _classification(found, levels) if classification else _regression(found, levels)
     laplace["false_reject_rate"] = measured_share(found["rejected"].mean(), len(found["rejected"]))
@@ -110,7 +110,7 @@ def _test_columns(predictor: Predictor, test: Given, levels: Levels) -> Iterator
 
 def _foreign_columns(predictor: Predictor, foreign: Given) -> Iterator[Columns]:
     for inputs, _ in foreign.pairs(torch.device("cpu"), Like(parts=predictor.manifest.input.parts)):
-        yield decision_columns(_finite(predictor, inputs.numpy(), "ood_data"))
+        yield decision_columns(_finite(predictor, inputs.numpy(), "foreign_data"))
 
 
 def _finite(predictor: Predictor, inputs: Array, name: str) -> Prediction:

@@ -1,8 +1,8 @@
 """A recipe: the plain Python file in which a user says what to fit. It may import the modules beside it.
 
-It defines `model()`, `train_data()` and `calibration_data()`, and may define `test_data()`, `ood_data()`,
-`score_data()`, `config` (a `FitConfig`), `class_names`, `input_spec` and `tokenizer`; each a function, or the value
-itself. Data are what `fit_bundle` takes. A relative path of a model is looked for beside the recipe first.
+It defines `model()`, `train_data()` and `calibration_data()`, and may define `test_data()`, `foreign_data()`,
+`config` (a `FitConfig`), `class_names`, `input_spec` and `tokenizer`; each a function, or the value itself. Data are
+what `fit_bundle` takes. A relative path of a model is looked for beside the recipe first.
 """
 
 import difflib
@@ -32,13 +32,13 @@ READ = (
     "train_data",
     "calibration_data",
     "test_data",
-    "ood_data",
-    "score_data",
+    "foreign_data",
     "config",
     "class_names",
     "input_spec",
     "tokenizer",
 )
+EARLIER = ("ood_data", "score_data")  # of "foreign_data"
 ALIKE = 0.85  # how much two names are, by difflib
 
 
@@ -102,13 +102,14 @@ class Recipe:
             raise RecipeError(str(error)) from None
 
     def data(self, name: str) -> Any:
-        """What `train_data`, `calibration_data`, `score_data`, `test_data` or `ood_data` returns, or is."""
+        """What `train_data`, `calibration_data`, `test_data` or `foreign_data` returns, or is."""
         return self._call(name)
 
     def check_names(self) -> None:
         """`RecipeError` for a name of the recipe's own that is nearly one that a fit reads, and stands in its place."""
         for name in self._own:
             near = difflib.get_close_matches(name.lower(), READ, 1, cutoff=ALIKE)
+            near = ["foreign_data"] if name in EARLIER else near
             if near and name not in READ and not self.has(near[0]):
                 raise RecipeError(f"{self.path}: found {name}, which nothing reads; did you mean {near[0]}?")
 

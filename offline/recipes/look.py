@@ -16,7 +16,7 @@ from ..data.texts import COMPARED, TextEncoder, texts_in
 from .load import Recipe
 
 CPU = torch.device("cpu")
-TRAIN, HELD_OUT, FOREIGN = "train_data", "calibration_data", "score_data"
+TRAIN, HELD_OUT, FOREIGN = "train_data", "calibration_data", "foreign_data"
 
 
 def looked_at(

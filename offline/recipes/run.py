@@ -135,7 +135,8 @@ def evaluate_file(predictor: Predictor, path: Path) -> Evaluation:
 
 
 def evaluate_recipe(predictor: Predictor, recipe_path: Path) -> Evaluation:
-    """The figures of `demur.offline.evaluation.evaluate` on the recipe's test_data() and, if it has one, ood_data().
+    """The figures of `demur.offline.evaluation.evaluate` on the recipe's test_data() and, where there is one,
+    foreign_data().
 
     Levels are the usual ones and that of the predictor's policy.
     """
@@ -154,6 +155,6 @@ def evaluate_recipe(predictor: Predictor, recipe_path: Path) -> Evaluation:
             f"{predictor.path}; give the recipe that it was fitted with"
         )
     with recipe.running():
-        foreign = recipe.data("ood_data") if recipe.has("ood_data") else None
+        foreign = recipe.data("foreign_data") if recipe.has("foreign_data") else None
         levels = with_level(predictor.decision.policy.interval_level)
         return evaluate(predictor, recipe.data("test_data"), foreign, levels)

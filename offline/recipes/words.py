@@ -4,7 +4,11 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-RECIPE = {"train_loader": "train_data()", "calibration_loader": "calibration_data()", "foreign_loader": "score_data()"}
+RECIPE = {
+    "train_loader": "train_data()",
+    "calibration_loader": "calibration_data()",
+    "foreign_loader": "foreign_data()",
+}
 FILES = {"train_loader": "--data", "calibration_loader": "--held-out", "class_names": "y", "targets": "y"}
 
 

@@ -47,7 +47,7 @@ def calibration_data():
 def test_data():
     return data(3)
 
-def ood_data():
+def foreign_data():
     return data(4, shift=50.0)
 """
 # Pretends that torch, and whatever else the service's environment lacks, is not installed.
@@ -179,7 +179,7 @@ def test_a_check_says_what_a_fit_takes_and_writes_nothing(tmp_path: Path) -> Non
     ("more", "found"),
     [
         ('class_names = ["a", "b", "c", "d", "e"]', "class_names: found"),
-        ("def score_data():\n    return torch.randn(20, 99), torch.zeros(20)", "score_data()"),
+        ("def foreign_data():\n    return torch.randn(20, 99), torch.zeros(20)", "foreign_data()"),
     ],
 )
 def test_a_check_refuses_what_a_fit_of_the_recipe_refuses(more: str, found: str, tmp_path: Path) -> None:

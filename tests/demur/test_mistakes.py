@@ -446,7 +446,10 @@ RECIPES = {
         "score: found 'fused', expected 'default'",
         "or 'surprise'",
     ),
-    "foreign data of another shape": ("def score_data():\n    return data(3)[0][:, :2], data(3)[1]", "score_data()"),
+    "foreign data of another shape": (
+        "def foreign_data():\n    return data(3)[0][:, :2], data(3)[1]",
+        "foreign_data()",
+    ),
 }
 
 

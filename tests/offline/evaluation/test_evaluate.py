@@ -241,7 +241,7 @@ def test_bad_test_data_are_refused(tmp_path: Path) -> None:
         evaluate(predictor, batches(np.ones((2, 3)), np.array([3, 3])))
     with pytest.raises(ValueError, match="test_data: found inputs of shape"):
         evaluate(predictor, batches(np.ones((2, 4)), np.array([0, 1])))
-    with pytest.raises(ValueError, match="ood_data: found no example"):
+    with pytest.raises(ValueError, match="foreign_data: found no example"):
         evaluate(predictor, batches(np.ones((2, 3)), np.array([0, 1])), [])
 
 

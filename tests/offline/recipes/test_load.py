@@ -51,7 +51,7 @@ def test_a_whole_recipe(tmp_path: Path) -> None:
     assert isinstance(found.model(), nn.Linear)
     assert len(found.data("train_data")[0]) == 3
     assert found.has("calibration_data")
-    assert not found.has("ood_data")
+    assert not found.has("foreign_data")
 
 
 def test_what_is_optional_has_a_default(tmp_path: Path) -> None:
@@ -170,13 +170,17 @@ def test_the_examples_load(name: str) -> None:
     found = load_recipe(Path(__file__).parents[3] / "examples" / f"{name}.py")
     assert found.config.name == name
     assert found.input_spec is not None
-    assert all(found.has(function) for function in ("model", "train_data", "calibration_data", "test_data", "ood_data"))
+    assert all(
+        found.has(function) for function in ("model", "train_data", "calibration_data", "test_data", "foreign_data")
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "meant"),
     [
         ("train_dat", "train_data"),
+        ("ood_data", "foreign_data"),
+        ("score_data", "foreign_data"),
         ("calibration", None),
         ("class_name", "class_names"),
         ("Config", "config"),

@@ -23,7 +23,7 @@ def train_data():
 calibration_data = train_data
 """
 FOREIGN = """
-def score_data():
+def foreign_data():
     return torch.ones(5, 2), torch.zeros(5)
 """
 
