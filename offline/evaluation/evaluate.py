@@ -16,7 +16,6 @@ from ..data.given import Given, Like, given_data, given_foreign
 from ..data.likelihood import likelihood_of
 from ..data.texts import TextEncoder
 from ..runtime.arrays import Array
-from .auroc import auroc
 from .certificates import certified_figures
 from .columns import (
     LEVELS,
@@ -35,7 +34,7 @@ from .columns import (
 )
 from .diagnostics import equal_mass, equal_width
 from .measured import Measured, measured_share
-from .selective import augrc, aurc, false_positive_rate
+from .selective import augrc, aurc, auroc, false_positive_rate
 
 Figures = dict[str, Measured]
 MOST_NAMED = 1000  # of more outputs, none is told by itself

@@ -33,6 +33,14 @@ def augrc(score: Array, wrong: Array) -> float:
     return float(((joint[:-1] + joint[1:]) / 2 * -np.diff(coverage)).sum())
 
 
+def auroc(usual: Array, shifted: Array) -> float:
+    """The chance that a shifted example scores above a usual one, ties half; usual (n,), shifted (m,)."""
+    from sklearn.metrics import roc_auc_score
+
+    labels = np.repeat([0, 1], [len(usual), len(shifted)])
+    return float(roc_auc_score(labels, np.concatenate([usual, shifted])))
+
+
 def false_positive_rate(inside: Array, foreign: Array, true_positive_rate: float = 0.95) -> float:
     """FPR at 95 % TPR: the share of foreign examples below the least threshold that accepts 95 % of the test data.
 

@@ -40,8 +40,7 @@ TAKEN_AS = {
     **dict.fromkeys((_KIND.DOUBLE, _KIND.FLOAT16, _KIND.BFLOAT16, _KIND.UINT8), _KIND.FLOAT),
     **dict.fromkeys((_KIND.INT8, _KIND.INT16, _KIND.INT32, _KIND.UINT16, _KIND.UINT32, _KIND.UINT64), _KIND.INT64),
 }
-OWN = "own_type"
-WHOLE = {onnx.TensorProto.INT64, onnx.TensorProto.BOOL}
+OWN, BOUNDED = "own_type", "bounded"
 MULTIPLYING = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", "LSTM", "GRU", "RNN"})
 FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16)
 IR_VERSION = 10  # of files; the newest that onnx writes is newer than onnxruntime reads
@@ -66,6 +65,8 @@ class OnnxBody(nn.Module):
         self.name = f"body_{sha256(content).hexdigest()[:16]}"
         self.register_buffer("digest", torch.tensor(list(sha256(content).digest()), dtype=torch.uint8))
         self.kinds = {value.name: value.type.tensor_type.elem_type for value in model.graph.input}
+        casts = {node.output[0]: node.attribute[0].i for node in model.graph.node if node.op_type == "Cast"}
+        self.bounds = {name: _bounds(casts.get(f"{name}_{OWN}", kind)) for name, kind in self.kinds.items()}
         self._register(content)
 
     def _register(self, content: bytes) -> None:
@@ -194,10 +195,13 @@ class OnnxNetwork(nn.Module):
         """The same network for targets of this kind: of a regression nothing is left out; otherwise probabilities
         become logits, which the outputs for these examples tell. labels: an example may have several."""
         for name, x in [*zip(self.input_names, args, strict=False), *kwargs.items()]:
-            if x.is_floating_point() and not bool((x == x.trunc()).all()) and self.body.kinds.get(name) in WHOLE:
+            if (bounds := self.body.bounds.get(name)) is None:
+                continue
+            numbers, (low, high) = x.double().flatten(), bounds
+            if len(odd := numbers[(numbers != numbers.trunc()) | (numbers < low) | (numbers > high)]):
+                ends = "" if low < -(2**62) else f" from {low} to {high}"
                 raise ValueError(
-                    f"inputs: found {float(x[x != x.trunc()].flatten()[0]):g} in {name!r}, expected whole numbers, as "
-                    "the file takes"
+                    f"inputs: found {float(odd[0]):g} in {name!r}, expected whole numbers{ends}, as the file takes"
                 )
         if task == "regression":
             return self.file.network(links=False) if self.layer.left_out else self
@@ -283,7 +287,8 @@ def _read(source: str | Path | onnx.ModelProto, where: str) -> tuple[onnx.ModelP
 
 
 def _take_plain_types(graph: onnx.GraphProto, where: str) -> None:
-    """Inputs of another type than a network of torch has are cast to it behind inputs of float32 or int64."""
+    """Inputs of another type than a network of torch has are cast to it behind inputs of float32 or int64; what is
+    beyond the type becomes the nearest number that it has."""
     casts = []
     for value in graph.input:
         kind = value.type.tensor_type.elem_type
@@ -296,11 +301,27 @@ def _take_plain_types(graph: onnx.GraphProto, where: str) -> None:
             )
         own = f"{value.name}_{OWN}"
         _rename(graph, value.name, own)
-        casts.append(onnx.helper.make_node("Cast", [value.name], [own], to=kind))
-        value.type.tensor_type.elem_type = TAKEN_AS[kind]
+        inside, taken = value.name, TAKEN_AS[kind]
+        if (bounds := _bounds(kind)) is not None:
+            inside, ends = f"{value.name}_{BOUNDED}", [f"{value.name}_{end}" for end in ("least", "most")]
+            dtype = onnx.helper.tensor_dtype_to_np_dtype(taken)
+            graph.initializer.extend(
+                onnx.numpy_helper.from_array(np.array(end, dtype), name) for end, name in zip(bounds, ends, strict=True)
+            )
+            casts.append(onnx.helper.make_node("Clip", [value.name, *ends], [inside]))
+        casts.append(onnx.helper.make_node("Cast", [inside], [own], to=kind))
+        value.type.tensor_type.elem_type = taken
     nodes = [*casts, *graph.node]
     del graph.node[:]
     graph.node.extend(nodes)
+
+
+def _bounds(kind: int) -> tuple[int, int] | None:
+    """The least and the most that numbers of this type are, as far as int64 goes; None: they are no whole numbers."""
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(kind)
+    if dtype.kind == "b":
+        return 0, 1
+    return (int(np.iinfo(dtype).min), int(min(np.iinfo(dtype).max, 2**63 - 1))) if dtype.kind in "iu" else None
 
 
 def _rename(graph: onnx.GraphProto, name: str, other: str) -> None:

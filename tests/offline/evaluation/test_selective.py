@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from demur.offline.evaluation.auroc import auroc
-from demur.offline.evaluation.selective import augrc, aurc, false_positive_rate
+from demur.offline.evaluation.selective import augrc, aurc, auroc, false_positive_rate
 from tests import reference
 
 SEEDS = st.integers(0, 2**32 - 1)

@@ -395,6 +395,28 @@ def test_a_file_without_inputs_is_refused() -> None:
         load_onnx(model)
 
 
+@pytest.mark.parametrize(
+    ("kind", "least", "most"),
+    [("UINT8", 0, 255), ("INT8", -128, 127), ("INT16", -(2**15), 2**15 - 1), ("UINT32", 0, 2**32 - 1), ("BOOL", 0, 1)],
+)
+def test_numbers_that_a_file_s_type_has_not_are_refused_and_later_the_nearest(kind: str, least: int, most: int) -> None:
+    """Cast, 300 would be 44 to a file that takes bytes, and a share of 1 would be 0."""
+    model = perceptron([helper.make_node("MatMul", ["h", "w"], ["out"])], CONSTANTS)
+    model.graph.input[0].type.tensor_type.elem_type = getattr(TensorProto, kind)
+    model.graph.input[0].name = "own"
+    model.graph.node.insert(0, helper.make_node("Cast", ["own"], ["x"], to=TensorProto.FLOAT))
+    network = load_onnx(model)
+    dtype = torch.float32 if kind == "UINT8" else torch.int64
+    inside = torch.tensor([[least, most]], dtype=dtype)
+    assert network.suited("classification", (inside,), {}, labels=False) is network
+    for odd in ([[least, most + 1]], [[least - 1, most]], [[0.5, 0.0]]):
+        with pytest.raises(ValueError, match=rf"in 'own', expected whole numbers from {least} to {most}, as the file"):
+            network.suited("classification", (torch.tensor(odd, dtype=torch.float64),), {}, labels=False)
+    if kind != "BOOL":
+        beyond = torch.tensor([[least - 45, most + 45]], dtype=dtype)
+        torch.testing.assert_close(network(beyond), network(inside))
+
+
 def test_numbers_that_a_file_takes_as_whole_ones_must_be_whole() -> None:
     model = perceptron([helper.make_node("MatMul", ["h", "w"], ["out"])], CONSTANTS)
     model.graph.input[0].type.tensor_type.elem_type = TensorProto.INT64
