@@ -24,6 +24,7 @@ from ..runtime.arrays import Array
 # all of the distance, 0.77 so).
 LEAST_DISTANCE = math.log(20)
 FAR = 1.0  # v far from all examples; counted as odds, since the tail that dozens of examples show leaves it no room
+PLAUSIBLE = 5.0  # the surprise of an entropy: beyond, an odd one would set a threshold that no distance reaches
 NAT = 1e-6  # above 0, of a likeness, where it counts in full
 MARGIN, LEAST_MARGIN = 1e-3, 1e-5  # the latter of a distance, a difference of numbers next to 1
 
@@ -105,6 +106,7 @@ def largest_surprise(ordinary: Mapping[str, Array]) -> LargestSurprise | None:
     parts: list[Component] = []
     for score, least, end in ((PREDICTIVE_ENTROPY, 0.0, None), (DISTANCE, LEAST_DISTANCE, FAR)):
         if (distribution := ScoreDistribution.of(as_odds(score.scored(ordinary)[0], end))) is not None:
+            distribution = distribution if end else distribution.compressed(PLAUSIBLE)
             parts.append(Component(score, distribution, least if parts else 0.0, end))
     if not parts:
         return None

@@ -12,6 +12,10 @@ which is zero exactly where the curvature is. A sample of the training data is e
 thousands of examples has next to no curvature on all of them.
 """
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
 import torch
 from torch import Tensor
 from torch.func import functional_call
@@ -19,14 +23,16 @@ from torch.func import functional_call
 from ..laplace.ggn import check_finite
 from ..network.outputs import check_output
 from ..network.weights import Parameter
+from ..runtime.arrays import Array
 from ..runtime.peak_memory import measured_rows
 from .context import SelectionContext
-from .sample import Sample
 
 Located = tuple[tuple[Parameter, Tensor], ...]
 # A weight whose curvature is below this share of the largest carries none that float32 derivatives can show.
 DEAD_SHARE = 1e-12
 LIVE_EXAMPLES = 4000  # which leave out a weight that is alive in one of a thousand with a probability of 2 %
+# Inputs are regrouped to this many: a small sample would leave only a few of each of the loader's batches.
+GROUP = 128
 
 
 def is_live(curvature: Tensor) -> Tensor:
@@ -96,3 +102,52 @@ def split_live(context: SelectionContext, curvature: Tensor) -> tuple[Tensor, Te
     """From the candidates' curvature (C,): which are live (C,) bool, their positions, and the number of dead ones."""
     live = is_live(curvature)
     return live, context.candidate_weights[live], int(torch.count_nonzero(~live))
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Examples of the training data, the same in every pass: those that `kept` (N,) bool marks in the loader's order,
+    or all (None)."""
+
+    context: SelectionContext
+    kept: Array | None
+
+    @classmethod
+    def of(cls, context: SelectionContext, examples: int) -> "Sample":
+        """At most `examples` examples at random without replacement."""
+        total = count_examples(context)
+        if examples >= total:
+            return cls(context, None)
+        kept = np.zeros(total, bool)
+        keys = np.random.default_rng(context.job.config.seed).random(total)
+        kept[np.argsort(keys, kind="stable")[:examples]] = True
+        return cls(context, kept)
+
+    def inputs(self, description: str) -> Iterator[Tensor]:
+        """One pass: the sample's inputs in groups of at most 128."""
+        waiting: list[Tensor] = []
+        for inputs in self._chosen(description):
+            waiting.append(inputs)
+            if sum(map(len, waiting)) >= GROUP:
+                *full, rest = torch.split(torch.cat(waiting), GROUP)
+                waiting = [rest] if len(rest) < GROUP else []
+                yield from full if waiting else (*full, rest)
+        if waiting:
+            yield torch.cat(waiting)
+
+    def _chosen(self, description: str) -> Iterator[Tensor]:
+        start = 0
+        for inputs, _ in self.context.batches(description):
+            if self.kept is None:
+                yield inputs
+                continue
+            kept = self.kept[start : start + len(inputs)]
+            start += len(inputs)
+            if kept.any():
+                yield inputs[torch.as_tensor(kept, device=inputs.device)]
+
+
+def count_examples(context: SelectionContext) -> int:
+    """N, by one pass over the data where none has counted them."""
+    known = context.job.train.examples
+    return known if known is not None else sum(len(inputs) for inputs, _ in context.job.pass_over_training())

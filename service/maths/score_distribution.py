@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
-MOST_LEVELS = 200
+LEVELS, KNOTS, MOST_LEVELS = 200, 50, 256
 TAIL_LEVEL = 0.9
 MOST_SHAPE = 0.9
 STEPS = 2**14  # that a score's leading binary digit has
@@ -43,7 +43,7 @@ class ScoreDistribution:
         """The distribution of `scores` (n,); None where they tell nothing: constant above, or not finite."""
         if not len(scores) or not np.isfinite(scores).all():
             return None
-        levels = np.linspace(0, TAIL_LEVEL, min(MOST_LEVELS, max(2, len(scores))))
+        levels = np.linspace(0, TAIL_LEVEL, min(LEVELS, max(2, len(scores))))
         scores = rounded_up(np.asarray(scores, np.float64))
         quantiles = np.quantile(scores, levels)
         last_of_ties = np.append(quantiles[1:] > quantiles[:-1], True)
@@ -51,6 +51,18 @@ class ScoreDistribution:
         excesses = np.sort(scores[scores > start] - start)
         scale, shape = pareto(excesses) if len(excesses) else (0.0, 0.0)
         return cls(values, -np.log1p(-levels[last_of_ties]), scale, shape) if scale >= LEAST_SCALE else None
+
+    def compressed(self, beyond: float) -> "ScoreDistribution":
+        """The same up to this surprise, at least log(10), and with the heaviest tail above: in the order that it had.
+
+        A light tail of a few scores grows so fast that one odd score surprises more than anything else can.
+        """
+        knots = np.linspace(self.surprise[-1], beyond, KNOTS)[1:]
+        values = np.append(self.values, [self.value_at(u) for u in knots])
+        if (np.diff(values) <= 0).any():  # scores so close together that floating-point numbers end
+            return self
+        scale = self.scale * math.exp(self.shape * (beyond - self.surprise[-1]))  # with which u goes on as steeply
+        return ScoreDistribution(values, np.append(self.surprise, knots), scale, MOST_SHAPE)
 
     @property
     def start(self) -> float:

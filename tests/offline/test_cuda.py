@@ -29,8 +29,7 @@ from demur.offline.features.mistakes import LEAST_EXAMPLES, possible_mistakes
 from demur.offline.fit import fit_bundle
 from demur.offline.jacobian.jacobian import SubnetworkJacobian
 from demur.offline.jacobian.plan import make_jacobian
-from demur.offline.laplace.ggn import add_curvature, write_root
-from demur.offline.laplace.gram import Gram
+from demur.offline.laplace.ggn import Gram, add_curvature, write_root
 from demur.offline.laplace.noise import likeliest_noise
 from demur.offline.laplace.posterior import Spectrum
 from demur.offline.laplace.prior import sweep_log_likelihood

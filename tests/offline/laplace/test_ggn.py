@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from demur.offline.data.likelihood import Classification, Regression, likelihood_of
 from demur.offline.jacobian.jacobian import SubnetworkJacobian
 from demur.offline.jacobian.plan import make_jacobian
-from demur.offline.laplace.ggn import accumulate_ggn, default_rows, diagonal_ggn
-from demur.offline.laplace.gram import UPDATE_ROWS, Gram, mirror
+from demur.offline.laplace.ggn import UPDATE_ROWS, Gram, accumulate_ggn, default_rows, diagonal_ggn, mirror
 from demur.offline.network.model_copy import private_copy
 from demur.offline.network.weights import WeightLayout
 from demur.offline.runtime.blocks import BLOCK

@@ -41,6 +41,15 @@ def test_one_surprise_where_the_other_tells_nothing() -> None:
     assert largest_surprise({"predictive_entropy": np.full(9, np.log(3)), "distance": np.zeros(9)}) is None
 
 
+def test_an_odd_entropy_sets_no_threshold_that_nothing_far_reaches() -> None:
+    """Of some dozens, none in the half that the tails are fitted to."""
+    ordinary = {"predictive_entropy": np.linspace(0, 0.02, 40), "distance": np.linspace(0.02, 0.3, 40)}
+    joined = largest_surprise(ordinary)
+    assert joined is not None
+    odd, far = ({"predictive_entropy": np.array([h]), "distance": np.array([v])} for h, v in ((0.6, 0.1), (0.0, 0.95)))
+    assert joined.scored(odd)[0] < joined.scored(far)[0]
+
+
 def test_what_is_named_is_rejected_by_its_likeness_and_nothing_else_is() -> None:
     rng, names = np.random.default_rng(0), ("inverted", "solarised")
     ordinary = drawn(6.0, 1.0, 0, rng.exponential(size=200)) | {name: rng.normal(-4, 1, 200) for name in names}

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from demur.offline.runtime.peak_memory import peak_bytes
-from demur.offline.selection.sample import Sample
+from demur.offline.selection.live_weights import Sample
 from demur.offline.selection.streaming import curvature_diagonal, groups
 from tests.support.cases import Case
 from tests.support.networks import build

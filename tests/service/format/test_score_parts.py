@@ -127,8 +127,8 @@ def test_numbers_out_of_range(written: Synthetic, field: str, value: float) -> N
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"values": np.array([2.0, 1.0])}, r"part\.distance\.values: found something else, expected 1 to 200 numbers"),
-        ({"values": np.arange(201.0), "surprise": np.zeros(201)}, "values: found something else, expected 1 to 200"),
+        ({"values": np.array([2.0, 1.0])}, r"part\.distance\.values: found something else, expected 1 to 256 numbers"),
+        ({"values": np.arange(257.0), "surprise": np.zeros(257)}, "values: found something else, expected 1 to 256"),
         ({"surprise": np.array([-1.0, 2.0])}, r"part\.distance\.surprise: expected numbers of at least 0"),
         ({"surprise": np.array([2.0, 1.0])}, "surprise: expected numbers of at least 0, in ascending order"),
         ({"surprise": np.array([1.0, 2.0, 3.0])}, r"found shape \(3,\), expected \(2,\)"),

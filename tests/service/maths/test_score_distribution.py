@@ -13,6 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 from demur.service.maths.score_distribution import (
     LEAST_SCALE,
+    LEVELS,
     MOST_LEVELS,
     MOST_SHAPE,
     TAIL_LEVEL,
@@ -41,7 +42,7 @@ def tailed(shape: float) -> ScoreDistribution:
 @pytest.mark.parametrize("count", [5, 10, 20, 60, 1000])
 def test_surprise(count: int, heaviness: float) -> None:
     scores = np.exp(heaviness * np.random.default_rng(count).standard_normal(count)) + np.linspace(0, 1, count)
-    levels = np.linspace(0, TAIL_LEVEL, min(count, MOST_LEVELS))
+    levels = np.linspace(0, TAIL_LEVEL, min(count, LEVELS))
     rounded = [reference.rounded_up(s) for s in scores.tolist()]
     values = np.quantile(rounded, levels)
     scale, shape = reference.pareto_tail([s - values[-1] for s in rounded if s > values[-1]])
@@ -125,6 +126,30 @@ def test_grows_beyond_the_largest_score() -> None:
         beyond = found.surprise_at(np.array([1e3, 1e4, 1e6, 1e12, 1e60, LARGEST * 1e30]))
         assert np.isfinite(beyond).all()
         assert all(a < b for a, b in itertools.pairwise(np.sort(beyond)))
+
+
+@given(SCORES, st.floats(2.5, 9.0))
+def test_compressed_it_is_the_same_below_and_in_the_same_order_above(scores: Array, beyond: float) -> None:
+    known = ScoreDistribution.of(scores)
+    if known is None:
+        return
+    found = known.compressed(beyond)
+    top = known.value_at(beyond)
+    asked = np.sort(np.concatenate([scores, known.values, np.linspace(known.start, top, 7), [2 * abs(top), LARGEST]]))
+    before, after = known.surprise_at(asked), found.surprise_at(asked)
+    np.testing.assert_allclose(after[before < beyond], before[before < beyond], atol=0.02)
+    assert np.isfinite(after).all()
+    assert (np.diff(after) >= -1e-9).all()
+    assert (np.diff(found.values) > 0).all()
+    assert len(found.values) <= MOST_LEVELS
+    assert (after <= before + 0.02).all()
+
+
+def test_compressed_one_odd_score_surprises_little_more_than_what_can_be_told() -> None:
+    known = distribution_of(np.linspace(0, 1, 40))
+    odd = np.array([3.0, 80.0])
+    assert (known.surprise_at(odd) > [30.0, 1000.0]).all()
+    assert (known.compressed(5.0).surprise_at(odd) < [10.0, 14.0]).all()
 
 
 @pytest.mark.parametrize(
