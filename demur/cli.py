@@ -346,7 +346,7 @@ def score(
         str | None,
         typer.Option(metavar="I/N", help="Only the I-th of N parts of the inputs, for N runs that share the work."),
     ] = None,
-    top: Annotated[int, typer.Option(min=0, help="List so many inputs that look least like the training data.")] = 0,
+    top: Annotated[int, typer.Option(min=0, help="List so many inputs, those of the highest scores.")] = 0,
     force: Annotated[
         bool, typer.Option("--force", help="Replace the file, and discard what another job left.")
     ] = False,
@@ -381,7 +381,7 @@ def score(
         count = with_progress(lambda report: job(report=report))
         for doubt in doubts:
             print_error(f"warning: {doubt}")
-        print_lines([*listed(strange), f"Scored {count:,} inputs: {out}"])
+        print_lines([*map(listed, strange), f"Scored {count:,} inputs: {out}"])
     except (BundleError, ValueError) as error:
         fail(str(error))
     except OSError as error:  # of a full disk, without a name

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -22,10 +23,9 @@ def with_progress(job: Callable[[Report], int], what: str = "scored") -> int:
         return job(lambda done, count: progress.update(task, completed=done, total=count))
 
 
-def listed(rows: list[Row]) -> list[str]:
-    """A line for each: which input, how strange, and what is predicted."""
-    return [
-        f"{printable(row['file']) if 'file' in row else 'row ' + str(row['row'])}: score {row['score']:.4g}, "
-        f"p-value {row['p_value']:.4g}, {printable(str(next(row[name] for name in ANSWERS if name in row)))}"
-        for row in rows
-    ]
+def listed(row: Row) -> str:
+    """A line: which input, its score, and what is predicted, with four digits."""
+    answers = np.atleast_1d(next(row[name] for name in ANSWERS if name in row)).tolist()
+    shown = ", ".join(f"{one:.4g}" if isinstance(one, float) else one for one in answers)
+    name, verdict = row.get("file", f"row {row['row']}"), ", rejected" if row["rejected"] else ""
+    return printable(f"{name}: score {row['score']:.4g}, p-value {row['p_value']:.4g}{verdict}: {shown}")

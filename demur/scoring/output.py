@@ -68,7 +68,7 @@ def check_format(out: Path) -> None:
 
 
 def strangest(part: Path, count: int) -> list[Row]:
-    """The rows that look least like the training data, those with the largest scores, in descending order."""
+    """Those with the largest scores, in descending order."""
     return heapq.nlargest(count, _rows(part), key=lambda row: float(row["score"]))
 
 

@@ -77,19 +77,19 @@ def test_the_strangest_inputs_are_listed(table: Predictor, inputs: Path, tmp_pat
     labels, order = predicted.probabilities, np.argsort(-predicted.score)[:3]
     assert labels is not None
     assert done.stdout.splitlines()[:-1] == [
-        f"row {i}: score {predicted.score[i]:.4g}, p-value {predicted.p_value[i]:.4g}, "
-        f"{table.manifest.labels[int(labels[i].argmax())]}"
+        f"row {i}: score {predicted.score[i]:.4g}, p-value {predicted.p_value[i]:.4g}"
+        f"{', rejected' if predicted.rejected[i] else ''}: {table.manifest.labels[int(labels[i].argmax())]}"
         for i in order
     ]
 
 
 def test_of_files_and_values_the_strangest_are_listed_too() -> None:
     """Names are shown in one line, whatever they hold."""
-    shared = {"score": 2.0, "p_value": 0.01}
-    rows = [{"row": 0, "file": "a\nb.png", "labels": ["x", "y"]}, {"row": 1, "mean": [1.5]}]
-    assert listed([row | shared for row in rows]) == [
-        r"a\nb.png: score 2, p-value 0.01, ['x', 'y']",
-        "row 1: score 2, p-value 0.01, [1.5]",
+    shared = {"score": 2.0, "p_value": 0.01, "rejected": True}
+    rows = [{"row": 0, "file": "a\nb.png", "labels": ["x", "y"]}, {"row": 1, "mean": [1.5, -1 / 3]}]
+    assert [listed(row | shared) for row in rows] == [
+        r"a\nb.png: score 2, p-value 0.01, rejected: x, y",
+        "row 1: score 2, p-value 0.01, rejected: 1.5, -0.3333",
     ]
 
 
