@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -11,7 +10,7 @@ from demur.service.format.text import printable
 from .job import Report
 from .rows import Row
 
-ANSWERS = ("label", "labels", "mean")
+ANSWERS = ("label", "mean", "labels")  # a table's own column may be called `labels`, and be kept
 
 
 def with_progress(job: Callable[[Report], int], what: str = "scored") -> int:
@@ -25,7 +24,8 @@ def with_progress(job: Callable[[Report], int], what: str = "scored") -> int:
 
 def listed(row: Row) -> str:
     """A line: which input, its score, and what is predicted, with four digits."""
-    answers = np.atleast_1d(next(row[name] for name in ANSWERS if name in row)).tolist()
-    shown = ", ".join(f"{one:.4g}" if isinstance(one, float) else one for one in answers)
+    answer = next(row[name] for name in ANSWERS if name in row)
+    each = answer if isinstance(answer, list) else [answer]
+    shown = ", ".join(f"{one:.4g}" if isinstance(one, float) else str(one) for one in each)
     name, verdict = row.get("file", f"row {row['row']}"), ", rejected" if row["rejected"] else ""
     return printable(f"{name}: score {row['score']:.4g}, p-value {row['p_value']:.4g}{verdict}: {shown}")

@@ -86,7 +86,7 @@ def test_the_strangest_inputs_are_listed(table: Predictor, inputs: Path, tmp_pat
 def test_of_files_and_values_the_strangest_are_listed_too() -> None:
     """Names are shown in one line, whatever they hold."""
     shared = {"score": 2.0, "p_value": 0.01, "rejected": True}
-    rows = [{"row": 0, "file": "a\nb.png", "labels": ["x", "y"]}, {"row": 1, "mean": [1.5, -1 / 3]}]
+    rows = [{"row": 0, "file": "a\nb.png", "labels": ["x", "y"]}, {"row": 1, "mean": [1.5, -1 / 3], "labels": "kept"}]
     assert [listed(row | shared) for row in rows] == [
         r"a\nb.png: score 2, p-value 0.01, rejected: x, y",
         "row 1: score 2, p-value 0.01, rejected: 1.5, -0.3333",
