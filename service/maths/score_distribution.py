@@ -31,7 +31,7 @@ LEAST_SCALE = 1e-200  # with less, (s - a) / sigma could overflow for what finit
 @dataclass(frozen=True)
 class ScoreDistribution:
     """u of one score. values (m,) strictly ascending, the last one is a; surprise (m,) = u there, ascending, the last
-    one log(10); scale sigma >= `LEAST_SCALE` and shape xi in [0, 1) of the tail."""
+    one log(10), or where it is `compressed` beyond; scale sigma >= `LEAST_SCALE` and shape xi in [0, 1) of the tail."""
 
     values: Array
     surprise: Array

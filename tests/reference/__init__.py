@@ -24,6 +24,7 @@ from tests.reference.posterior import (
     variance,
 )
 from tests.reference.scores import (
+    compressed_surprise,
     entropy,
     largest_surprise,
     odds,
@@ -52,6 +53,7 @@ __all__ = [
     "binary_probabilities",
     "binomial_below",
     "calibration_error",
+    "compressed_surprise",
     "curvature_left_out",
     "drift_factors",
     "entropy",

@@ -53,6 +53,12 @@ def surprise(score: float, values: list[float], levels: list[float], scale: floa
     return heights[0]
 
 
+def compressed_surprise(surprise: float, beyond: float, slope: float, score: float, start: float) -> float:
+    """u up to `beyond`, which the score `start` has, and above a generalised Pareto tail of shape 0.9, as steep there
+    as u was; slope: of u, in 1 / score."""
+    return surprise if surprise <= beyond else beyond + math.log(1 + 0.9 * slope * (score - start)) / 0.9
+
+
 def odds(score: float, end: float) -> float:
     """s / (e - s), of which a room e - s below a hundredth of e is a hundredth of e."""
     return score / (end / 100) if score > 0.99 * end else score / (end - score)

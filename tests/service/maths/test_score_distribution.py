@@ -128,6 +128,20 @@ def test_grows_beyond_the_largest_score() -> None:
         assert all(a < b for a, b in itertools.pairwise(np.sort(beyond)))
 
 
+@pytest.mark.parametrize("shape", [0.0, 0.3, 0.9])
+def test_compressed_against_the_equation(shape: float) -> None:
+    known, beyond = tailed(shape), 5.0
+    scores = np.concatenate([np.linspace(-1, 4, 30), [10.0, 1e3, 1e6]])
+    plain = known.surprise_at(scores)
+    tail = math.exp(shape * (beyond - math.log(10)))  # 1 + xi z, where z is the excess in scales
+    start = 1 + 0.5 * ((tail - 1) / shape if shape else beyond - math.log(10))
+    expected = [
+        reference.compressed_surprise(u, beyond, 1 / (0.5 * tail), s, start)
+        for u, s in zip(plain.tolist(), scores.tolist(), strict=True)
+    ]
+    np.testing.assert_allclose(known.compressed(beyond).surprise_at(scores), expected, atol=1e-3)
+
+
 @given(SCORES, st.floats(2.5, 9.0))
 def test_compressed_it_is_the_same_below_and_in_the_same_order_above(scores: Array, beyond: float) -> None:
     known = ScoreDistribution.of(scores)
