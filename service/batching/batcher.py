@@ -141,12 +141,15 @@ class DynamicBatcher(Generic[R]):
         self._loop.cancel()
         await asyncio.gather(self._loop, *self._running, return_exceptions=True)
         self._threads.leave(self._member)
+        # The model, whose methods they are, holds the batcher: it would not be freed before garbage is collected, many
+        # models later perhaps.
+        self._compute = self._observe = _refuse
 
     def _admit(self, inputs: Array, deadline: float) -> _Request[R]:
         if self._failure is not None:
             raise BatcherFailed("the loop that forms batches has died") from self._failure
         if self._closed:
-            raise Closed("no more requests are taken")
+            _refuse()
         future = asyncio.get_running_loop().create_future()
         request: _Request[R] = _Request(len(inputs), deadline=deadline, inputs=inputs, future=future)
         self._queue.admit(request, self._clock.time(), self._retry_after())
@@ -291,6 +294,10 @@ class DynamicBatcher(Generic[R]):
         for request in self._open:
             _fail(request, BatcherFailed("the loop that forms batches has died"))
         self.room.advance()
+
+
+def _refuse(*_: object) -> Any:
+    raise Closed("no more requests are taken")
 
 
 def _inputs(batch: NextBatch) -> list[Array]:

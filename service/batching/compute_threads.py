@@ -163,3 +163,4 @@ def _work(jobs: "queue.SimpleQueue[Job | None]") -> None:
             problem = error
         with contextlib.suppress(RuntimeError):  # the event loop has ended meanwhile
             loop.call_soon_threadsafe(settle, value, problem)
+        del job, function, settle, value, problem  # while the thread waits for the next job it holds no model

@@ -1,7 +1,6 @@
 """Folders -> loaded models: new bundles are served, changed ones are swapped in, bad ones change nothing."""
 
 import asyncio
-import gc
 import logging
 from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
@@ -315,10 +314,6 @@ class Repository:
         served = {(other.name, other.version) for other in self.store}
         if (model.name, model.version) not in served:
             model.metrics.remove()
-        del model
-        # A model and its queue refer to each other: without this, its memory is freed by a garbage collection that
-        # may come many models later.
-        gc.collect()
 
     def _note_missing(self, record: FolderRecord) -> None:
         if record.busy.locked():

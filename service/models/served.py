@@ -45,7 +45,7 @@ class ServedModel:
         self._rates = RateBounds.of(settings)
         each = predictor.graph.threads or threads.count
         self._batcher: DynamicBatcher[Prediction] = DynamicBatcher(
-            self._compute,
+            predictor.predict,
             _limits(settings, predictor, each),
             threads,
             share=share_of(settings, each),
@@ -136,9 +136,6 @@ class ServedModel:
     def _note(self, batch: Batch) -> None:
         self.metrics.batch_computed(batch)
         self.metrics.waiting(self.queue_rows)
-
-    def _compute(self, inputs: Array) -> Prediction:
-        return self.predictor.predict(inputs)
 
 
 def _limits(settings: Settings, predictor: Predictor, threads: int) -> Limits:

@@ -1,8 +1,10 @@
 """service/models/repository.py: folders come, change and go; the old one serves until something better is."""
 
 import asyncio
+import gc
 import os
 import shutil
+import weakref
 from pathlib import Path
 
 import pytest
@@ -48,6 +50,30 @@ def test_a_replaced_bundle_is_swapped_in_and_an_untouched_one_is_not_read_again(
         info = {"name": "a", "version": "1"}
         assert world.metric("demur_model_info", **info, digest=old.digest) is None
         assert world.metric("demur_model_info", **info, digest=new.digest) == 1
+
+    run(test, tmp_path)
+
+
+def test_the_memory_of_a_replaced_bundle_is_free_at_once(tmp_path: Path) -> None:
+    """Not after a collection of garbage, which halts the whole service, or comes many bundles later."""
+    bundle(tmp_path / "a", "a")
+
+    async def test(world: World) -> None:
+        await world.repository.refresh()
+        model = world.store.find("a")
+        await model.predict(INPUTS)
+        held = weakref.ref(model), weakref.ref(model.predictor), weakref.ref(model.predictor.graph)
+        del model
+        gc.collect()
+        gc.disable()
+        try:
+            bundle(tmp_path / "a", "a", seed=1)
+            await world.repository.refresh()
+            async with asyncio.timeout(10):
+                while any(one() is not None for one in held):
+                    await asyncio.sleep(0.01)
+        finally:
+            gc.enable()
 
     run(test, tmp_path)
 
