@@ -21,7 +21,10 @@ from torch import nn
 
 from demur import BundleError, DemurClassifier, DemurRegressor, FitConfig, Predictor
 
-pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+    pytest.mark.usefixtures("short_fits"),
+]
 DRAW = np.random.default_rng(0)
 X = DRAW.normal(size=(400, 3)) * [1, 20, 0.1] + [0, 5, 1]
 SIGNAL = X[:, 0] + 0.3 * DRAW.normal(size=400)

@@ -1,44 +1,5 @@
 """For every test of the offline job: what an export repeats without need is done once a process."""
 
-import functools
-from collections.abc import Iterator
-from typing import Any
+from tests.support.short_fits import operators_read_once, short_fits, without_export
 
-import pytest
-from torch.onnx._internal.exporter import _registration
-
-import demur.offline.fit
-from demur.offline.report import figures
-from tests.support.small_fit import skip_export
-
-
-@pytest.fixture(scope="session", autouse=True)
-def operators_read_once() -> Iterator[None]:
-    """For each export torch.onnx parses the source of its 500 operators: 0.4 of the 1.4 seconds of a small one.
-
-    They are the same each time, and an export only looks them up. The tests make hundreds.
-    """
-    registry: Any = _registration.ONNXRegistry
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(registry, "from_torchlib", staticmethod(functools.cache(registry.from_torchlib)))
-        yield
-
-
-@pytest.fixture(scope="module")
-def short_fits() -> Iterator[None]:
-    """Fits without the trial export, which takes as long as the export itself and finds what cannot be served, and with
-    a report without pictures: half of a small fit's time.
-
-    For modules whose fits are known to be served. tests/offline/estimate, test_end_to_end.py and the recipes' tests fit
-    without this; tests/offline/report looks at the pictures.
-    """
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(demur.offline.fit, "check_whole_way", lambda *_: None)
-        patch.setattr(figures, "render", lambda *_: "data:,")
-        yield
-
-
-@pytest.fixture
-def without_export(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fit that publishes a stub of a graph: for tests that read the manifest alone."""
-    skip_export(monkeypatch)
+__all__ = ["operators_read_once", "short_fits", "without_export"]

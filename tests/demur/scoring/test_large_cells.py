@@ -18,7 +18,7 @@ from demur.service.inference.predictor import Predictor
 pyarrow = pytest.importorskip("pyarrow")
 pytest.importorskip("pyarrow.parquet")
 
-SPEC, ROWS, LARGE = InputSpec(shape=(1,)), 300, 4_000_000
+SPEC, ROWS, LARGE = InputSpec(shape=(1,)), 300, 1_000_000
 
 
 @contextmanager

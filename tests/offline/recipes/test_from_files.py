@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+import torch
 from onnx import helper, numpy_helper
 from typer.testing import CliRunner, Result
 
 from demur.cli import app
-from demur.offline.recipes.from_files import numbered, recipe_of_files
+from demur.offline.network.onnx_network import load_onnx
+from demur.offline.recipes.from_files import numbered, read_examples, recipe_of_files
 from demur.offline.recipes.load import RecipeError
 from demur.service.inference.onnx_runtime import onnxruntime
 from demur.service.inference.predictor import Predictor
@@ -116,8 +118,8 @@ def test_numbers_may_be_no_places_where_names_are_numbers(present: list[int]) ->
         numbered(np.array(present), ["1", "2", "3"], Path("x.npz"))
 
 
-@pytest.mark.parametrize("kind", ["uint8", "int8", "bool", "int32", "float16", "float64"])
-def test_inputs_of_any_type_are_given_as_the_file_declares_them(files: Path, kind: str) -> None:
+def of_kind(kind: str, folder: Path) -> tuple[onnx.ModelProto, Any]:
+    """A network whose inputs have this type, and the folder's examples of it, those held out also returned."""
     dtype = np.dtype(kind)
     own = helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(dtype), ["n", 2])
     outputs = [helper.make_tensor_value_info("out", onnx.TensorProto.FLOAT, ["n", 3])]
@@ -127,7 +129,24 @@ def test_inputs_of_any_type_are_given_as_the_file_declares_them(files: Path, kin
     model.opset_import[0].version = 17
     for name in ("train", "held_out"):
         x = DRAW.integers(0, 2 if kind == "bool" else 100, (200, 2)).astype(dtype)
-        np.savez(files / f"{name}.npz", x=x, y=DRAW.integers(0, 3, 200))
+        np.savez(folder / f"{name}.npz", x=x, y=DRAW.integers(0, 3, 200))
+    return model, x
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8", "bool", "int32", "float16", "float64"])
+def test_inputs_of_any_type_are_given_as_the_file_declares_them(tmp_path: Path, kind: str) -> None:
+    model, x = of_kind(kind, tmp_path)
+    network = load_onnx(model)
+    given, _ = read_examples(tmp_path / "held_out.npz", network)
+    (expected,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
+    tensor = torch.from_numpy(given)
+    with torch.no_grad():
+        found = network(tensor.float() if tensor.is_floating_point() else tensor).numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_bytes_are_fitted_and_served(files: Path) -> None:
+    model, x = of_kind("uint8", files)
     fit(files, model)
     (expected,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
     np.testing.assert_allclose(Predictor.load(files / "bundle").predict(x).mean, expected, rtol=1e-4, atol=1e-5)
