@@ -75,7 +75,7 @@ def fit_bundle(
 ) -> Path:
     """Fit a subnetwork Laplace posterior around a trained network and write it to `out` as a bundle.
 
-    model: a module of torch, the path of an ONNX file, or a perceptron of scikit-learn; outputs (B, K), logits or
+    model: a module of torch, an ONNX model or its file's path, a perceptron of scikit-learn; outputs (B, K), logits or
     regression means, these also beside their (log) variances in a tuple of two or as (B, 2 K); or (B,), and of a
     classification one logit, that of class 1; alone, first in a tuple, or called `logits`; any mode; never changed,
     also not on an error. train_loader, calibration_loader: a pair (X, y) of tensors, arrays or data frames, a dataset,

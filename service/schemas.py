@@ -57,18 +57,15 @@ class Example(BaseModel):
     model_config = ConfigDict(json_schema_extra=_all_may_be_absent)
 
     rejected: Annotated[
-        bool | None,
+        bool,
         Field(
             description="Whether the score is above the threshold, as for a share `false_reject_rate` of ordinary "
             "inputs."
         ),
     ]
-    p_value: Annotated[
-        float | None, Field(description="Conformal p-value of the score against that of held-out examples.")
-    ]
+    p_value: Annotated[float, Field(description="Conformal p-value of the score against that of held-out examples.")]
     score: Annotated[
-        float | None,
-        Field(description="How foreign or ambiguous the input is, by the score that the bundle was fitted with."),
+        float, Field(description="How foreign or ambiguous the input is, by the score that the bundle was fitted with.")
     ]
     reason: Annotated[str | None, Field(description="A sentence about a rejection.")]
     threshold: Annotated[float | None, Field(description="With `detail=full`: the largest score still accepted.")] = (
@@ -108,9 +105,7 @@ class OfClasses(Example):
     """What classes and labels share. Of many classes, `top` of them are shown, the most probable first."""
 
     probabilities: Annotated[ByClass, Field(description="By class, with the uncertainty about the weights.")]
-    variance: Annotated[
-        float | None, Field(description="Of the logits under the posterior, the mean over all classes.")
-    ]
+    variance: Annotated[float, Field(description="Of the logits under the posterior, the mean over all classes.")]
     map_probabilities: Annotated[ByClass | None, Field(description=f"With `detail=full`. {MAP}")] = None
     logit_mean: Annotated[ByClass | None, Field(description="With `detail=full`: the logits, by class.")] = None
     logit_variance: Annotated[ByClass | None, Field(description="With `detail=full`: their variances, by class.")] = (
@@ -195,9 +190,9 @@ class RegressionPrediction(Example):
 
     names: Annotated[list[str] | None, Field(description="Of the outputs; null for a bundle without names.")]
     mean: list[float]
-    std: Annotated[list[float] | None, Field(description="sqrt(variance + noise_std^2)")]
-    interval: Interval | None
-    variance: Annotated[list[float] | None, Field(description="Of the mean, under the posterior.")]
+    std: Annotated[list[float], Field(description="sqrt(variance + noise_std^2)")]
+    interval: Interval
+    variance: Annotated[list[float], Field(description="Of the mean, under the posterior.")]
     noise_std: Annotated[
         list[float] | None,
         Field(description="With `detail=full`."),

@@ -24,7 +24,7 @@ TIMEOUT = 300
 GOLDEN = ROOT / "tests/golden/v1"
 # What each is imported by, the variable that it reads, and its value by then.
 IMPORTED = [
-    ("onnxruntime", "import demur.service.predictor", "ORT_DISABLE_TELEMETRY", "1"),
+    ("onnxruntime", "import demur.service.inference.predictor", "ORT_DISABLE_TELEMETRY", "1"),
     ("onnxruntime", "import demur.cli", "ORT_DISABLE_TELEMETRY", "1"),
     ("onnxruntime", "import benchmarks.fit.onnx_methods", "ORT_DISABLE_TELEMETRY", "1"),
     ("huggingface_hub", "from demur.service.remote.hub import Hub; Hub('a/b')", "HF_HUB_DISABLE_TELEMETRY", "1"),

@@ -19,7 +19,8 @@ INPUTS = Row(
     (
         Panel(
             "Evidence of drift",
-            "Log10 of the test martingale, the mean over instances; an alarm, at 2, sets it back to 0. And the alarms.",
+            "Log10 of the test martingale, the mean over instances; an alarm, a little above 2, sets it back to 0. And "
+            "the alarms.",
             "short",
             (
                 Query(f"log10(avg by (version) (10 ^ demur_drift_evidence{{{MODEL}}}))", "v{{version}} evidence"),

@@ -7,6 +7,7 @@ from docs.dashboards.queries import (
     WINDOW,
     ZERO,
     by_version,
+    or_none,
     or_zero_by_version,
     quantile,
     share_by_version,
@@ -35,6 +36,10 @@ def _share_per_class() -> str:
 def _share_per_mistake() -> str:
     named = f"sum by (version, mistake) (increase(demur_mistakes_total{{{MODEL}}}[{WINDOW}]))"
     return f"{named} / on (version) group_left clamp_min({JUDGED}, {ZERO})"
+
+
+def _in_shadow(series: str) -> str:
+    return by_version("increase", f"demur_shadow_{series}_total")
 
 
 REJECTION = Row(
@@ -100,9 +105,42 @@ UNCERTAINTY_ROW = Row(
         ),
     ),
 )
+SHADOW = Row(
+    "A version in the shadow of $model",
+    (
+        Panel(
+            "What the shadow would change",
+            "Shares of the compared examples that it answers otherwise, would reject as well, and would accept.",
+            "percentunit",
+            tuple(
+                Query(
+                    or_none(share_by_version(_in_shadow(series), _in_shadow("examples")), "version"),
+                    f"v{{{{version}}}} {words}",
+                )
+                for series, words in (
+                    ("changed", "another answer"),
+                    ("newly_rejected", "rejected as well"),
+                    ("newly_accepted", "accepted"),
+                )
+            ),
+            most=1.0,
+        ),
+        Panel(
+            "Examples compared with the shadow",
+            "On how many examples the panel beside rests, and how many answers the shadow was too slow for or refused.",
+            "short",
+            (
+                Query(
+                    or_none(by_version("increase", "demur_shadow_examples_total"), "version"), "v{{version}} compared"
+                ),
+                Query(or_none(by_version("increase", "demur_shadow_lost_total"), "version"), "v{{version}} lost"),
+            ),
+        ),
+    ),
+)
 UNCERTAINTY = Dashboard(
     "uncertainty",
     "Demur: uncertainty and rejection",
     "How sure is the model, what does it reject, and does a new version differ?",
-    (REJECTION, UNCERTAINTY_ROW),
+    (REJECTION, UNCERTAINTY_ROW, SHADOW),
 )

@@ -1,4 +1,4 @@
-"""What users give as a model: a module of torch, the path of an ONNX file, or a perceptron of scikit-learn."""
+"""What users give as a model: a module of torch, an ONNX model or its file's path, a perceptron of scikit-learn."""
 
 import os
 from collections.abc import Mapping
@@ -20,7 +20,8 @@ KERAS = "a network of Keras is exported to ONNX: network.export(path, format='on
 PICKLED = "an estimator is loaded first: joblib.load(path)"
 FILES = {".h5": KERAS, ".keras": KERAS, ".pkl": PICKLED, ".joblib": PICKLED}
 EXPECTED = (
-    f"a trained network: a torch.nn.Module, the path of an .onnx file, or scikit-learn's {' or '.join(PERCEPTRONS)}"
+    "a trained network: a torch.nn.Module, an onnx.ModelProto, the path of an .onnx file, or scikit-learn's "
+    f"{' or '.join(PERCEPTRONS)}"
 )
 
 

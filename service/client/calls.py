@@ -48,7 +48,7 @@ class Call(Generic[T]):
 class Asked(TypedDict, total=False):
     """Of which model a prediction is asked, and how; what is left out, or None, is as the service has it.
 
-    * `model`, `version`: of these; otherwise of the default model, and its latest version.
+    * `model`, `version`: of these; otherwise of the default model, and the version that answers.
     * `false_reject_rate`: the share of in-distribution inputs that may be rejected, where the operator lets requests
       choose it.
     * `detail`: "full" for every field, of all classes.

@@ -89,7 +89,7 @@ class Prediction:
         return found
 
     def to_frame(self, index: Any = None) -> Any:
-        """The predictions as a pandas `DataFrame`, in the columns of `demur score`; `index`: that of the frame.
+        """The predictions as a pandas `DataFrame`, in the first columns of `demur score`; `index`: that of the frame.
 
         Needs pandas; raises `ImportError` without.
         """

@@ -36,21 +36,23 @@ class Predictor:
         bundle: Bundle,
         *,
         threads: int | None = None,
-        false_reject_rate: float | None = None,
         policy: Policy | None = None,
     ) -> None:
-        """`threads`: those of onnxruntime (None: its default).
+        """`threads`: those of onnxruntime (None: its default). `policy`: such as another false-reject rate than the
+        bundle's own.
 
-        `false_reject_rate`, in (0, 1): in place of the bundle's own. `policy`: the same and more, in its place. Raises
-        `BundleError` for what the bundle cannot give, such as a rate for which it has too few calibration scores;
-        `ValueError` for both, and `TypeError` for anything but a `Policy`.
+        Raises `BundleError` for what the bundle cannot give, such as a rate for which it has too few calibration
+        scores, and `TypeError` for anything but a `Policy`.
         """
+        if policy is not None and not isinstance(policy, Policy):
+            found = type(policy).__name__
+            raise TypeError(f"policy: found {found}, expected a Policy, such as Policy(false_reject_rate=0.05)")
         self.path = bundle.path
         self.manifest: Manifest = bundle.manifest
         self.digest, self.manifest_sha256 = bundle.digest, bundle.manifest_sha256
         self.range_check = None if self.manifest.input.range is None else RangeCheck(self.manifest.input)
         self.reader = _reader_of(bundle)
-        self.decision = Decision.of(bundle, _one_policy(policy, false_reject_rate))
+        self.decision = Decision.of(bundle, policy or Policy())
         self.graph = Graph(bundle, threads=threads)
         self.takes_long = False
         """Whether other models should not wait for one of its batches; who serves it finds that out."""
@@ -65,11 +67,10 @@ class Predictor:
         path: Path | str,
         *,
         threads: int | None = None,
-        false_reject_rate: float | None = None,
         policy: Policy | None = None,
     ) -> "Predictor":
         """Read, check and open the bundle at `path`; raises `BundleError`."""
-        return cls(read_bundle(path), threads=threads, false_reject_rate=false_reject_rate, policy=policy)
+        return cls(read_bundle(path), threads=threads, policy=policy)
 
     @classmethod
     def from_pretrained(
@@ -167,17 +168,6 @@ def _numbers(inputs: Any, spec: InputSpec) -> Array:
         shape = ", ".join(map(str, ("n", *spec.shape)))
         raise ValueError(f"inputs: found shape {array.shape}, expected ({shape}) of at least one example")
     return array
-
-
-def _one_policy(policy: Policy | None, false_reject_rate: float | None) -> Policy:
-    if policy is None:
-        return Policy(false_reject_rate=false_reject_rate)
-    if not isinstance(policy, Policy):
-        found = type(policy).__name__
-        raise TypeError(f"policy: found {found}, expected a Policy, such as Policy(false_reject_rate=0.05)")
-    if false_reject_rate is not None:
-        raise ValueError("false_reject_rate: found policy too, expected one of them; give the rate in the policy")
-    return policy
 
 
 def _reopen(path: str, digest: str, options: dict[str, Any]) -> Predictor:

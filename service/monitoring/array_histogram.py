@@ -17,7 +17,7 @@ Labels = tuple[str, ...]
 
 
 class ArrayHistogram(Collector):
-    """The histograms of one name, with the same `bounds` (ascending) for all labels, in `registry`.
+    """The histograms of one name, with the same `bounds` (ascending, from 0 on) for all labels, in `registry`.
 
     prometheus-client's own `Histogram` takes one value at a time, which makes the 32 examples of a request three times
     as slow to count. The samples are those that it would have, also in the files of several processes.
@@ -36,9 +36,7 @@ class ArrayHistogram(Collector):
             names = [str(floatToGoString(bound)) for bound in (*self._bounds, math.inf)]  # type: ignore[no-untyped-call]
             named = dict(zip(self.label_names, labels, strict=True))
             buckets = [self._value("_bucket", **named, le=name) for name in names]
-            # As prometheus-client: no sum where values may be negative.
-            total = self._value("_sum", **named) if self._bounds[0] >= 0 else None
-            self._children[labels] = ArrayHistogramChild(names, self._bounds, buckets, total)
+            self._children[labels] = ArrayHistogramChild(names, self._bounds, buckets, self._value("_sum", **named))
         return self._children[labels]
 
     def remove(self, *labels: str) -> None:
@@ -57,8 +55,7 @@ class ArrayHistogram(Collector):
             for bound, count in child.cumulative():
                 family.add_sample(f"{self._name}_bucket", {**named, "le": bound}, count)
             family.add_sample(f"{self._name}_count", named, count)
-            if child.total is not None:
-                family.add_sample(f"{self._name}_sum", named, child.total.get())
+            family.add_sample(f"{self._name}_sum", named, child.total.get())
         yield family
 
     def _value(self, suffix: str, **labels: str) -> Any:
@@ -87,8 +84,7 @@ class ArrayHistogramChild:
             for bucket, count in zip(self._buckets, counts, strict=False):
                 if count:
                     bucket.inc(count)
-        if self.total is not None:
-            self.total.inc(float(found.sum()))
+        self.total.inc(float(found.sum()))
 
     def cumulative(self) -> list[tuple[str, float]]:
         """Each bound with the number of values at or below it."""

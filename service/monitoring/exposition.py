@@ -15,7 +15,6 @@ from .metrics import FINISHING, SERVING, SHARED_FOLDER, Metrics, several_process
 
 INFO = "demur_model_info"
 OPENMETRICS, VERSION = "application/openmetrics-text", "1.0.0"
-COUNT = "_count"
 CREATED = "_created"  # when a series began: a quarter of all lines, which nothing here reads
 LEVEL = 5  # of compression
 Model = tuple[str, str]
@@ -60,21 +59,15 @@ def exposition(metrics: Metrics, form: Form) -> bytes:
 
 
 class _Shown:
-    """What a registry collects, without the times at which its series began, and without the counts of histograms of
-    values below zero, which OpenMetrics forbids: their last bucket says the same."""
+    """What a registry collects, without the times at which its series began."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
 
     def collect(self) -> Iterable[Metric]:
         for metric in self._registry.collect():
-            left_out = (CREATED, COUNT) if _goes_below_zero(metric) else CREATED
-            metric.samples = [sample for sample in metric.samples if not sample.name.endswith(left_out)]
+            metric.samples = [sample for sample in metric.samples if not sample.name.endswith(CREATED)]
             yield metric
-
-
-def _goes_below_zero(metric: Metric) -> bool:
-    return metric.type == "histogram" and any(sample.labels.get("le", "").startswith("-") for sample in metric.samples)
 
 
 class ServedModels(Collector):

@@ -60,7 +60,7 @@ export class Answer {
 
 // What it answers, in a few words.
 function said({ label, labels, probability, mean, interval, names }) {
-  const span = (i) => (interval ? ` (${short(interval.low[i])} to ${short(interval.high[i])})` : "");
+  const span = (i) => ` (${short(interval.low[i])} to ${short(interval.high[i])})`;
   if (mean) return mean.length > 3 ? "" : mean.map((value, i) => `${names ? `${names[i]} ` : ""}${short(value)}${span(i)}`).join(", ");
   return labels ? labels.join(", ") || "no label" : `${label}, ${percent(probability)}`;
 }
@@ -100,7 +100,7 @@ function members({ prediction_set: set, rejected }) {
 // The plain network's probability of a class whose output is one standard deviation lower, and higher.
 function spread(prediction, name, temperature, several) {
   const own = prediction.logit_mean[name];
-  const deviation = Math.sqrt(prediction.logit_variance?.[name] ?? 0);
+  const deviation = Math.sqrt(prediction.logit_variance[name]);
   const others = several ? [0] : Object.entries(prediction.logit_mean).filter(([other]) => other !== name).map(([, f]) => f);
   return [-1, 1].map((sign) => {
     const odds = others.reduce((sum, f) => sum + Math.exp((f - own - sign * deviation) / temperature), 0);
@@ -109,7 +109,6 @@ function spread(prediction, name, temperature, several) {
 }
 
 function entropy({ uncertainty }, count, task) {
-  if (!uncertainty) return [];
   const most = task === "multilabel" ? count * Math.log(2) : Math.log(count);
   const stack = element("div", { class: "stack", "aria-hidden": "true" }, element("div", { class: "data" }), element("div", { class: "weights" }));
   stack.children[0].style.width = `${(100 * uncertainty.aleatoric) / most}%`;
@@ -126,11 +125,10 @@ function values(prediction, card) {
   const names = prediction.names ?? card.class_names ?? prediction.mean.map((_, i) => `value ${i}`);
   const rows = prediction.mean.map((mean, i) => element("tr", {},
     element("th", { scope: "row" }, names[i]), element("td", {}, short(mean)),
-    element("td", {}, prediction.interval ? `${short(prediction.interval.low[i])} to ${short(prediction.interval.high[i])}` : "–"),
-    element("td", {}, prediction.variance ? short(Math.sqrt(prediction.variance[i])) : "–"),
+    element("td", {}, `${short(prediction.interval.low[i])} to ${short(prediction.interval.high[i])}`),
+    element("td", {}, short(Math.sqrt(prediction.variance[i]))),
     element("td", {}, short(prediction.noise_std[i]))));
-  const level = prediction.interval ? `${percent(prediction.interval.level)} interval` : "interval";
-  const head = ["", "mean", level, "± from the weights", "± from noise"].map((name) => element("th", { scope: "col" }, name));
+  const head = ["", "mean", `${percent(prediction.interval.level)} interval`, "± from the weights", "± from noise"].map((name) => element("th", { scope: "col" }, name));
   return [element("h3", {}, "Values"), element("div", { class: "wide" }, element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows)))];
 }
 

@@ -79,7 +79,7 @@ async def predict(request: Request) -> Response:
 
 @router.post("/models/{name}/predict", **_documented("name"))
 async def predict_by(request: Request) -> Response:
-    """As `/predict`, by the latest version of the model `name`."""
+    """As `/predict`, by the version of the model `name` that answers: the one that is pinned, or the latest."""
     return await infer(call_of(request), partial(bind, request))
 
 

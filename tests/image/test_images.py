@@ -154,18 +154,14 @@ def test_the_service_reads_texts(tmp_path: Path) -> None:
     path = write_linear(tmp_path / "bundle", outputs=3, spec=TEXT_SPEC, tokenizer=tokenizer_json()).path
     for parent in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
         parent.chmod(0o755)
-    code = (
-        "from demur.service.predictor import Predictor; print(Predictor.load('/bundle').predict(['the film']).labels)"
-    )
+    code = "from demur import Predictor; print(Predictor.load('/bundle').predict(['the film']).labels)"
     options = ["--rm", "--no-healthcheck", *HARDENED, f"--volume={path}:/bundle:ro", "--entrypoint=python"]
     assert podman("run", *options, SERVICE, "-c", code).stdout.startswith("['")
 
 
 @pytest.mark.parametrize("kind", ["s3", "hf", "oci"])
 def test_the_service_fetches_bundles(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    code = (
-        "import sys; from demur.service.predictor import Predictor as P; print(P.from_pretrained(sys.argv[1]).digest)"
-    )
+    code = "import sys; from demur import Predictor as P; print(P.from_pretrained(sys.argv[1]).digest)"
     with running(kind, tmp_path) as place:
         for name, value in place.environment.items():
             monkeypatch.setenv(name, value)

@@ -19,6 +19,7 @@ from demur.offline.laplace.scoring import HeldOutOutputs, choose_score
 from demur.service.bundle import read_manifest
 from demur.service.codec.answers import predictions_json
 from demur.service.inference.graph import GraphOutputs
+from demur.service.inference.policy import Policy
 from demur.service.inference.prediction import Predictive
 from demur.service.inference.predictor import Predictor
 from demur.service.maths.surprise import LargestSurprise
@@ -68,7 +69,7 @@ def test_the_service_computes_the_score_of_the_fit(default: Path) -> None:
 
 
 def test_the_answer_names_the_part_that_it_is(default: Path) -> None:
-    predictor = Predictor.load(default, false_reject_rate=0.5)
+    predictor = Predictor.load(default, policy=Policy(false_reject_rate=0.5))
     inputs = np.concatenate([*(x.numpy() for x, _ in batches(30, seed=2)), FAR])
     answers = predictions_json(predictor.predict(inputs), predictor.decision)
     reasons = [answer["reason"] for answer in answers if answer["rejected"]]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from demur.service.bundle import BundleError
+from demur.service.inference.policy import Policy
 from demur.service.inference.predictor import Predictor
 from demur.service.maths.rejection import RejectionRule
 from demur.service.models.rates import RateBounds, RateError
@@ -36,7 +37,7 @@ def decisions(client: Client, count: int = 64, query: str = "") -> list[dict[str
 
 def test_the_operators_rate_decides_without_a_new_fit(classification: Synthetic) -> None:
     for rate in (0.03, 0.3, 0.7):
-        predictor = Predictor.load(classification.path, false_reject_rate=rate)
+        predictor = Predictor.load(classification.path, policy=Policy(false_reject_rate=rate))
         with serving(predictor) as client:
             found = decisions(client)
             assert all(one["false_reject_rate"] == rate for one in found)
@@ -48,7 +49,10 @@ def test_the_operators_rate_decides_without_a_new_fit(classification: Synthetic)
 
 def test_scores_and_p_values_do_not_depend_on_the_rate(classification: Synthetic) -> None:
     inputs = np.asarray(rows(8), np.float32)
-    one, other = (Predictor.load(classification.path, false_reject_rate=rate).predict(inputs) for rate in (0.05, 0.5))
+    one, other = (
+        Predictor.load(classification.path, policy=Policy(false_reject_rate=rate)).predict(inputs)
+        for rate in (0.05, 0.5)
+    )
     np.testing.assert_array_equal(one.score, other.score)
     np.testing.assert_array_equal(one.p_value, other.p_value)
     assert (one.rejected <= other.rejected).all()
@@ -56,11 +60,11 @@ def test_scores_and_p_values_do_not_depend_on_the_rate(classification: Synthetic
 
 def test_a_rate_that_the_bundle_cannot_keep_is_refused(classification: Synthetic) -> None:
     least = 1 / (len(classification.scores) + 1)
-    Predictor.load(classification.path, false_reject_rate=least)
+    Predictor.load(classification.path, policy=Policy(false_reject_rate=least))
     with pytest.raises(
         BundleError, match=rf"false_reject_rate: found .* for a bundle with {len(classification.scores)}"
     ):
-        Predictor.load(classification.path, false_reject_rate=least / 2)
+        Predictor.load(classification.path, policy=Policy(false_reject_rate=least / 2))
 
 
 def test_a_request_chooses_within_the_bounds(classification: Synthetic) -> None:
@@ -140,7 +144,7 @@ def of_rows(values: list[list[float]]) -> dict[str, Any]:
 def test_a_pickle_keeps_the_rate(classification: Synthetic, tmp_path: Path) -> None:
     import pickle
 
-    predictor = Predictor.load(classification.path, false_reject_rate=0.3)
+    predictor = Predictor.load(classification.path, policy=Policy(false_reject_rate=0.3))
     (tmp_path / "kept").write_bytes(pickle.dumps(predictor))
     assert pickle.loads((tmp_path / "kept").read_bytes()).decision.rule.false_reject_rate == 0.3
 

@@ -79,13 +79,13 @@ def test_every_setting_is_described_and_has_a_default() -> None:
     assert load_settings() == Settings()
 
 
-@pytest.mark.parametrize("name", VALUES)
 @pytest.mark.parametrize("spell", [str.upper, str.lower])
-def test_every_setting_is_read_from_the_environment(name: str, spell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    text, expected = VALUES[name]
-    assert getattr(Settings(), name) != expected
-    monkeypatch.setenv(spell(PREFIX + name), text)
-    assert getattr(load_settings(), name) == expected
+def test_every_setting_is_read_from_the_environment(spell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, (text, expected) in VALUES.items():
+        assert getattr(Settings(), name) != expected
+        with monkeypatch.context() as alone:
+            alone.setenv(spell(PREFIX + name), text)
+            assert getattr(load_settings(), name) == expected
 
 
 def test_what_is_given_wins_and_none_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:

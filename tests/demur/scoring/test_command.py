@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from demur.cli import app
 from demur.scoring.command import listed
 from demur.scoring.progress_file import Job, ProgressFile
+from demur.service.inference.policy import Policy
 from demur.service.inference.predictor import Predictor
 
 # Pretends that packages are not installed; with a number at the end, the process kills itself after so many inputs.
@@ -62,7 +63,7 @@ def test_it_needs_no_torch_and_goes_on_after_a_kill(table: Predictor, inputs: Pa
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"Scored 50 inputs: {out}\n"
     rows = [json.loads(line) for line in out.read_text().splitlines()]
-    expected = Predictor.load(table.path, threads=1, false_reject_rate=0.2).predict(np.load(inputs))
+    expected = Predictor.load(table.path, threads=1, policy=Policy(false_reject_rate=0.2)).predict(np.load(inputs))
     assert [row["rejected"] for row in rows] == expected.rejected.tolist()
     assert [row["score"] for row in rows] == pytest.approx(expected.score.tolist())
     assert [file.name for file in out.parent.iterdir()] == [out.name]

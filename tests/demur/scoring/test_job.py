@@ -21,6 +21,7 @@ from demur.scoring.errors import ScoringError
 from demur.scoring.job import score_file
 from demur.service.bundle import InputRange
 from demur.service.codec.arrays import InputError
+from demur.service.inference.policy import Policy
 from demur.service.inference.predictor import Predictor
 from tests.support.bundles import FEATURE_SPEC, IMAGE_SPEC, write_linear, write_tokens
 from tests.support.client import serving
@@ -253,7 +254,7 @@ def test_another_job_is_not_continued(table: Predictor, tmp_path: Path, out: Pat
 
     with pytest.raises(KeyboardInterrupt):
         score_file(table, save(tmp_path, inputs), out, batch_size=8, report=killed)
-    other = Predictor.load(table.path, threads=1, false_reject_rate=0.3)
+    other = Predictor.load(table.path, threads=1, policy=Policy(false_reject_rate=0.3))
     with pytest.raises(ScoringError, match=r"job with false_reject_rate 0\.1, expected 0\.3; .* --force"):
         score_file(other, save(tmp_path, inputs), out, batch_size=8)
     with pytest.raises(ScoringError, match="job with count 20, expected 21"):

@@ -1,23 +1,11 @@
-"""What a `Predictor` decides by: one policy or one rate, and of each task what it has."""
+"""What a `Predictor` decides by: a policy, and of each task what it has."""
 
 import numpy as np
 import pytest
 import torch
 
-from demur.service.inference.policy import Policy
 from demur.service.inference.predictor import Predictor
 from tests.support.bundles import Synthetic
-
-
-def test_a_rate_is_a_policy(classification: Synthetic) -> None:
-    rate = Predictor.load(classification.path, false_reject_rate=0.2)
-    policy = Predictor.load(classification.path, policy=Policy(false_reject_rate=0.2))
-    assert rate.decision.rule.threshold == policy.decision.rule.threshold  # type: ignore[union-attr]
-
-
-def test_two_rates_are_refused(classification: Synthetic) -> None:
-    with pytest.raises(ValueError, match="false_reject_rate: found policy too, expected one of them"):
-        Predictor.load(classification.path, false_reject_rate=0.2, policy=Policy())
 
 
 def test_a_mapping_is_no_policy(classification: Synthetic) -> None:

@@ -12,7 +12,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from demur.service.monitoring.array_histogram import ArrayHistogram
 
-BOUNDS = {"positive": (0.1, 0.25, 0.5, 1.0, 3.0), "negative": (-1.0, -0.5, 0.0, 2.0)}
+BOUNDS = {"positive": (0.1, 0.25, 0.5, 1.0, 3.0), "from 0 on": (0.0, 0.5, 2.0)}
 NAMES = ("model", "version")
 
 

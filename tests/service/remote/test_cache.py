@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from demur.service.bundle import BundleError
+from demur.service.inference.policy import Policy
 from demur.service.inference.predictor import Predictor
 from demur.service.remote.cache import cache_folder, fetched, kept_at, pretrained
 from demur.service.remote.push import push
@@ -91,7 +92,10 @@ def test_a_predictor_comes_from_the_hub_and_goes_there(hub: World, classificatio
     ):
         assert found.digest == Predictor.load(classification.path).digest
         assert found.predict(inputs).mean.shape == (2, 3)
-    assert Predictor.from_pretrained(HUB_NAME, false_reject_rate=0.2).predict(inputs).mean.shape == (2, 2)
+    assert Predictor.from_pretrained(HUB_NAME, policy=Policy(false_reject_rate=0.2)).predict(inputs).mean.shape == (
+        2,
+        2,
+    )
 
 
 def test_a_revision_belongs_to_the_hub(tmp_path: Path) -> None:
