@@ -101,13 +101,13 @@ class Reader(Generic[R]):
 
 async def infer(call: Call, bind: Callable[[ServedModel], Reader[R]]) -> R:
     """The answer."""
-    runtime, exchange, lease, began = call.runtime, call.exchange, call.lease, asyncio.get_running_loop().time()
+    runtime, exchange, lease = call.runtime, call.exchange, call.lease
     steps, decoding, longest = exchange.steps, runtime.decoding, runtime.settings.request_timeout_seconds
     deadline = RequestDeadline.of(exchange.arrived, longest, call.headers.get(TIMEOUT_HEADER))
     with runtime.store.find(call.name, call.version, partial(ticket_of, call.headers)).in_use() as model:
         reader = bind(model)
         with deadline.attributed():
-            body = await call.read(deadline)
+            body, began = await call.read(deadline), asyncio.get_running_loop().time()
             form = reader.form, len(body)
             place = model.place(*form)  # nothing is decoded that the queue would reject
             if not place.take():

@@ -131,6 +131,7 @@ class DynamicBatcher(Generic[R]):
             self._open.discard(request)
             if request.timer is not None:
                 request.timer.cancel()
+            del request  # holds the error that holds this frame: both would wait for a collection of garbage
 
     async def close(self) -> None:
         """Refuse new requests, compute what was admitted, and end."""

@@ -7,6 +7,7 @@ second as there are connections, however fast they ask.
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from .clock import Clock
 from .errors import SLOW_SECONDS, CancelledWhileSlow
@@ -50,13 +51,13 @@ class Place:
         room, turn = self._room, asyncio.get_running_loop().create_future()
         arrived = room.clock.time()
 
-        def refuse() -> None:
-            if not turn.done():
-                turn.set_exception(room.queue.full(room.retry_after()))
+        def refuse(waiting: asyncio.Future[None]) -> None:
+            if not waiting.done():
+                waiting.set_exception(room.queue.full(room.retry_after()))
 
         if stays:
             room.turns[turn] = self._rows
-        timer = room.clock.call_at(min(deadline, arrived + PATIENCE_SECONDS), refuse)
+        timer = room.clock.call_at(min(deadline, arrived + PATIENCE_SECONDS), partial(refuse, turn))
         try:
             await turn
         except asyncio.CancelledError:
@@ -69,6 +70,7 @@ class Place:
         finally:
             timer.cancel()
             room.turns.pop(turn, None)
+            del turn  # holds the error that holds this frame
             self.waited = room.clock.time() - arrived
 
     def __enter__(self) -> None:

@@ -21,7 +21,7 @@ def log_exchange(exchange: Exchange, seconds: float) -> None:
     asked = {
         "client": "unknown" if client is None else f"{client[0]}:{client[1]}",
         "method": exchange.method,
-        "path": quote(exchange.path)[:MOST_SHOWN],
+        "path": quote(exchange.path[:MOST_SHOWN])[:MOST_SHOWN],
     }
     answered = {"status": status, "seconds": round(seconds, 6), "bytes": size, "complete": exchange.complete}
     named = {

@@ -78,7 +78,6 @@ class Exchange:
     size: int = 0
     complete: bool = True
     steps: Steps = field(default_factory=Steps)
-    began: float = field(default_factory=time.perf_counter)
     identity: str = field(init=False)
 
     def __post_init__(self) -> None:

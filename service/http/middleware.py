@@ -1,7 +1,6 @@
 """ASGI middleware around every request; streams and disconnects pass through untouched."""
 
 import asyncio
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from fastapi import Response
@@ -46,7 +45,7 @@ class Exchanges:
 
     def end(self, exchange: Exchange) -> None:
         """Counted by route template, so that clients cannot create labels."""
-        seconds = time.perf_counter() - exchange.began
+        seconds = asyncio.get_running_loop().time() - exchange.arrived
         self.metrics.in_flight.dec()
         self.metrics.answered(exchange.method, exchange.route or "unmatched", exchange.status, seconds)
         if self._access_log:

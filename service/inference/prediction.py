@@ -258,4 +258,4 @@ class Predictive:
 
 def finite_rows(*outputs: Array) -> Array:
     """(B,) bool: whether all of an example's outputs, (B, K) each, are finite."""
-    return np.asarray(np.isfinite(np.concatenate(outputs, axis=1)).all(axis=1))
+    return np.asarray(np.logical_and.reduce([np.isfinite(one).all(axis=1) for one in outputs]))

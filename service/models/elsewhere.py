@@ -36,10 +36,13 @@ class Elsewhere:
         self._busy = {uri: asyncio.Lock() for uri in settings.uris}
 
     async def watch(self, seconds: float) -> None:
-        """Look every `seconds`, for ever."""
-        while self._busy:
+        """Look at each place every `seconds`, for ever."""
+        await asyncio.gather(*(self._watch(uri, seconds) for uri in self._busy))
+
+    async def _watch(self, uri: str, seconds: float) -> None:
+        while True:
             await asyncio.sleep(seconds)
-            await self.fetch()
+            await self._fetch(uri)
 
     async def fetch(self) -> None:
         """Look once, but where a look still lasts."""

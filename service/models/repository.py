@@ -230,7 +230,10 @@ class Repository:
             if turn is not None:
                 await asyncio.wait([turn])
             try:
-                self._settle(record, outcome)
+                if isinstance(outcome, BundleError):
+                    self._refuse(record, outcome, seconds)
+                else:
+                    self._settle(record, outcome)
             except BundleError as error:
                 self._refuse(record, error, seconds)
 
@@ -239,7 +242,7 @@ class Repository:
         try:
             return self._read(record)
         except BundleError as error:
-            return error
+            return BundleError(error.file, error.problem, error.remedy)  # without the frames that hold what was read
         except Exception as error:
             log.exception("%s: could not be loaded", record.place)
             return BundleError(record.folder, f"could not be loaded: {type(error).__name__}: {error}")
@@ -251,9 +254,7 @@ class Repository:
             return None
         return self._load(record.folder)
 
-    def _settle(self, record: FolderRecord, outcome: Predictor | BundleError | None) -> None:
-        if isinstance(outcome, BundleError):
-            raise outcome
+    def _settle(self, record: FolderRecord, outcome: Predictor | None) -> None:
         before, refused = record.name, bool(record.reason)
         if outcome is not None:
             self._swap(record, outcome)
@@ -268,9 +269,10 @@ class Repository:
             self._metrics.load_recovered(name)
 
     def _refuse(self, record: FolderRecord, error: BundleError, seconds: float) -> None:
-        if record.refused(str(error), asyncio.get_running_loop().time(), seconds):
-            log.error("%s: not loaded, %s: %s", record.place, _kept(record), error)
-            self._tell("refused", place=record.place, problem=str(error))
+        problem = str(error)
+        if record.refused(problem, asyncio.get_running_loop().time(), seconds):
+            log.error("%s: not loaded, %s: %s", record.place, _kept(record), problem)
+            self._tell("refused", place=record.place, problem=problem)
         self._metrics.load_failed(record.name)
 
     def _swap(self, record: FolderRecord, predictor: Predictor) -> None:

@@ -84,6 +84,7 @@ class BackgroundThread(Generic[T]):
     def _run(self) -> None:
         while batch := self._gather():
             self._write_all(batch)
+            del batch  # while the thread waits for the next one it holds nothing of requests
 
     def _gather(self) -> list[Work[T]]:
         """The next pieces, in order; none at the end."""
@@ -101,8 +102,7 @@ class BackgroundThread(Generic[T]):
 
     def _is_urgent(self) -> bool:
         """Whether to wait for no more pieces."""
-        full = len(self._waiting) >= BATCH or self._numbers >= BATCH_NUMBERS
-        return full or self._closing
+        return len(self._waiting) >= BATCH or self._numbers >= BATCH_NUMBERS or self._closing
 
     def _write_all(self, batch: list[Work[T]]) -> None:
         things, count = list[T](), 0

@@ -103,9 +103,11 @@ def _places(entries: list[schemas.InputTensor]) -> list[str]:
     """What errors call the inputs; refuses none, and one twice."""
     if not entries:
         raise RequestError("inputs", "an empty list", f"one input, named {INPUT!r}, or all of several by their names")
+    names = set[str]()
     for i, entry in enumerate(entries):
-        if any(entry.name == other.name for other in entries[:i]):
+        if entry.name in names:
             raise RequestError(f"inputs[{i}].name", f"{shown(entry.name)} once more", "each input once")
+        names.add(entry.name)
     return [f"inputs[{i}]" for i in range(len(entries))]
 
 

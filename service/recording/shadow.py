@@ -124,7 +124,7 @@ class Shadow:
             self._refuse(problem, rows)
             return
         few = prediction if rows == len(prediction) else prediction.rows(0, rows)
-        numbers = inputs[:rows].size + ARRAYS * few.mean.size
+        numbers = inputs.size + ARRAYS * few.mean.size  # a part of an array keeps all of it
         self._thread.note(Work(partial(_packed, shadow, few, inputs[:rows]), rows, numbers))
 
     def _refuse(self, problem: str, rows: int) -> None:

@@ -74,6 +74,8 @@ async def _read(request: Request, runtime: Runtime, lease: Lease, deadline: Requ
     the operator's, passes before its body is there."""
     settings = runtime.settings
     limit, seconds, threads = settings.max_body_bytes, settings.client_timeout_seconds, runtime.decoding.threads
+    if (left := deadline.latest - asyncio.get_running_loop().time()) > 0:
+        seconds = min(seconds, left)  # what comes too slowly is no failure of the service
     reading = read_body(request, limit, seconds, lease, threads)
     try:
         if deadline.at >= deadline.latest:

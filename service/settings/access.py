@@ -48,4 +48,6 @@ class AccessSettings(BaseModel):
                 ipaddress.ip_network(proxy)
             except ValueError as error:
                 raise ValueError(f"trusted_proxies: {error}; expected an address or ADDRESS/BITS") from None
+        if not self.metrics_public and self.api_keys_file is None:
+            raise ValueError("metrics_public: found false without api_keys_file, expected keys that `/metrics` needs")
         return self

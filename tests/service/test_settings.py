@@ -85,6 +85,8 @@ def test_every_setting_is_read_from_the_environment(spell: Any, monkeypatch: pyt
         assert getattr(Settings(), name) != expected
         with monkeypatch.context() as alone:
             alone.setenv(spell(PREFIX + name), text)
+            if name == "metrics_public":
+                alone.setenv(f"{PREFIX}API_KEYS_FILE", "keys")  # without keys it would be refused
             assert getattr(load_settings(), name) == expected
 
 
@@ -143,6 +145,11 @@ def test_a_wrong_value_is_refused_by_name(name: str, text: str, monkeypatch: pyt
     found, problem = refused_value(caught.value)
     assert found == name
     assert text in problem
+
+
+def test_metrics_that_need_a_key_need_keys() -> None:
+    with pytest.raises(ValidationError, match="metrics_public: found false without api_keys_file"):
+        Settings(metrics_public=False)
 
 
 def test_settings_do_not_change() -> None:

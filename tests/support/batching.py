@@ -41,7 +41,8 @@ class Call:
     cancelled: bool = field(default=False, compare=False)
 
     def cancel(self) -> None:
-        self.cancelled = True
+        """Lets go of the callback too, as the event loop's own does."""
+        self.cancelled, self.callback = True, lambda: None
 
 
 class ManualClock:

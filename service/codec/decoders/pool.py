@@ -79,9 +79,12 @@ class DecoderPool:
         async with self._at_work(decoder, task[0]):
             answer = await decoder.answer(expected)
         self._keep(decoder)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        try:
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+        finally:
+            del answer  # holds this frame, where it is an error
 
     async def _prepared(self, decoder: "_Decoder | None", reader: TextReader | None) -> "_Decoder":
         """This process, or a new one, with the tokenizer of `reader`.

@@ -8,6 +8,7 @@ import pytest
 from demur.service.batching import Batch, DeadlineExceeded, QueueFull
 from demur.service.batching.errors import SLOW_SECONDS, CancelledWhileSlow
 from tests.support.batching import Gate, ManualClock, batcher, held, numbers, run, settle, until
+from tests.support.freed import frees
 
 
 def test_a_full_queue_refuses_at_once_and_says_when_to_come_again() -> None:
@@ -213,6 +214,25 @@ def test_time_in_batches_at_once_counts_once() -> None:
         answered = await asked
         assert answered.result.values.tolist() == [2 * value for value in range(16)]
         assert (len(gate.batches), answered.compute_seconds) == (2, 3.0)
+        await batches.close()
+
+    run(test)
+
+
+def test_what_misses_its_deadline_is_free_at_once() -> None:
+    async def test() -> None:
+        gate, clock = Gate(), ManualClock()
+        batches = batcher(gate, clock=clock)
+        first = await held(gate, batches)
+
+        async def pass_time() -> None:
+            await settle()
+            clock.advance(6)
+
+        passing = asyncio.create_task(pass_time())
+        assert await frees(lambda: batches.submit(numbers(1), 5.0), DeadlineExceeded)
+        gate.open()
+        await asyncio.gather(first, passing)
         await batches.close()
 
     run(test)

@@ -8,6 +8,7 @@ from demur.service.batching.errors import SLOW_SECONDS, CancelledWhileSlow, Queu
 from demur.service.batching.queue import Item, Limits, RowQueue
 from demur.service.batching.room import PATIENCE_SECONDS, Place, Room
 from tests.support.batching import ManualClock, run, settle
+from tests.support.freed import frees
 
 LATER = 60.0
 
@@ -191,5 +192,23 @@ def test_who_leaves_as_the_turn_comes_gives_it_back(before: bool) -> None:
         assert (waiting.inside, waiting.queue.promised, waiting.room.turns) == ([2], 2, {})
         end.set()
         await other
+
+    run(test)
+
+
+def test_who_waits_in_vain_leaves_nothing_behind() -> None:
+    async def test() -> None:
+        waiting, end = Waiting(), asyncio.Event()
+        first = waiting.ask(4, end)
+        await settle()
+
+        async def pass_time() -> None:
+            await settle()
+            waiting.clock.advance(PATIENCE_SECONDS)
+
+        passing = asyncio.create_task(pass_time())
+        assert await frees(lambda: Place(waiting.room, 4).wait(LATER), QueueFull)
+        end.set()
+        await asyncio.gather(first, passing)
 
     run(test)

@@ -21,6 +21,7 @@ from demur.service.codec.forms import FormError, FormFieldError
 from demur.service.decoding import decoder_bytes
 from demur.service.settings import Settings
 from tests.support.client import base64_text, encoded
+from tests.support.freed import frees
 from tests.support.processes import children_of, wait_until
 from tests.support.server import ROOT
 
@@ -206,5 +207,13 @@ def test_a_process_that_stands_still_is_replaced(before: set[int]) -> None:
         np.testing.assert_array_equal(first, second)
         wait_until(lambda: child not in children_of(os.getpid()))
         assert new_child(before) != child
+
+    run(attempt)
+
+
+def test_what_cannot_be_decoded_is_free_at_once() -> None:
+    async def attempt(pool: DecoderPool) -> None:
+        pictures = ImageFiles([b"x"], "inputs")
+        assert await frees(lambda: pool.array(pictures, SPEC, LIMITS), InputError)
 
     run(attempt)

@@ -3,9 +3,11 @@
 import json
 import logging
 import time
+from urllib.parse import quote
 
 import pytest
 
+from demur.service.http import access_log
 from demur.service.http.access_log import ACCESS, MOST_SHOWN, log_exchange
 from demur.service.http.exchange import Exchange
 from demur.service.process.logs import JsonLines, WithContext, log_config
@@ -74,3 +76,18 @@ def test_the_time_is_utc_with_milliseconds(created: float) -> None:
         context.filter(line)
         seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(created))
         assert line.moment == f"{seconds}.{int(created * 1000) % 1000:03d}Z"  # type: ignore[attr-defined]
+
+
+def test_no_more_of_a_path_is_spelled_out_than_is_shown(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name in a message of gRPC may have megabytes."""
+    spelled = list[int]()
+
+    def spell(path: str) -> str:
+        spelled.append(len(path))
+        return quote(path)
+
+    monkeypatch.setattr(access_log, "quote", spell)
+    logged(caplog, exchange("/" + 100_000 * "\u00e9"))
+    assert spelled == [MOST_SHOWN]

@@ -1,7 +1,6 @@
 """service/models/repository.py: folders come, change and go; the old one serves until something better is."""
 
 import asyncio
-import gc
 import os
 import shutil
 import weakref
@@ -9,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from demur.service.bundle import Bundle, BundleError, read_bundle
+from demur.service.inference.predictor import Predictor
+from tests.support.freed import uncollected
 from tests.support.model_folders import INPUTS, World, bundle, run
 
 
@@ -64,16 +66,34 @@ def test_the_memory_of_a_replaced_bundle_is_free_at_once(tmp_path: Path) -> None
         await model.predict(INPUTS)
         held = weakref.ref(model), weakref.ref(model.predictor), weakref.ref(model.predictor.graph)
         del model
-        gc.collect()
-        gc.disable()
-        try:
+        with uncollected():
             bundle(tmp_path / "a", "a", seed=1)
             await world.repository.refresh()
             async with asyncio.timeout(10):
                 while any(one() is not None for one in held):
                     await asyncio.sleep(0.01)
-        finally:
-            gc.enable()
+
+    run(test, tmp_path)
+
+
+def test_the_memory_of_a_refused_bundle_is_free_at_once(tmp_path: Path) -> None:
+    bundle(tmp_path / "a", "a")
+
+    async def test(world: World) -> None:
+        await world.repository.refresh()
+        read = list[weakref.ref[Bundle]]()
+
+        def load(folder: Path) -> Predictor:
+            found = read_bundle(folder)
+            read.append(weakref.ref(found))
+            raise BundleError(folder, "cannot be served so")
+
+        world.load = load
+        with uncollected():
+            bundle(tmp_path / "a", "a", seed=1)
+            await world.repository.refresh()
+            assert world.repository.records[tmp_path / "a"].reason
+            assert [one() for one in read] == [None]
 
     run(test, tmp_path)
 

@@ -3,6 +3,7 @@
 import errno
 import logging
 import queue
+import weakref
 from collections.abc import Sequence
 from functools import partial
 
@@ -10,6 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from demur.service.monitoring.background import BATCH, BATCH_NUMBERS, QUEUED, QUEUED_NUMBERS, BackgroundThread, Work
+from tests.support.freed import Held, uncollected
 from tests.support.processes import wait_until
 
 NEVER = 3600.0
@@ -83,6 +85,17 @@ def test_closing_writes_what_waits_at_once(disk: Disk, lost: Counter) -> None:
     thread.note(piece("a"))
     assert thread.close()
     assert disk.batches.get_nowait() == ["a"]
+
+
+def test_a_thread_that_waits_holds_nothing(disk: Disk, lost: Counter) -> None:
+    thread, held = background(disk, lost, gather=0.001), Held()
+    thread.start()
+    thread.note(Work(partial(lambda _: "a", held), 1))
+    found = weakref.ref(held)
+    del held
+    with uncollected():
+        wait_until(lambda: found() is None)
+    assert thread.close()
 
 
 def test_a_piece_waits_for_others_only_so_long(disk: Disk, lost: Counter) -> None:
