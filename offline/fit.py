@@ -39,7 +39,7 @@ from .runtime.arrays import to_numpy
 from .runtime.available_memory import check_fits, chunk_bytes, readable
 from .runtime.checkpoint import Checkpoint, checkpoint_folder, discard_checkpoint
 from .runtime.distributed import environment_context, local_device, process_group
-from .runtime.generators import leaves_generators
+from .runtime.generators import leaves_generators, seed_generators
 from .runtime.plain_torch import plain_torch
 from .runtime.progress import Track, silent
 from .runtime.resume import job_fingerprint, tensors_digest
@@ -117,9 +117,9 @@ def fit_bundle(
 
         # 2. split held-out data; a first estimate of the noise, or the temperature of the plain network
         assert given.held_out is not None
-        tuning, conformal = _split_held_out(job, given.held_out)
+        tuning, conformal, held_out = _split_held_out(job, given.held_out)
         job = _with_scale(job, tuning)
-        doubts = _doubts(job, model, train, tuning, conformal, names, say)
+        doubts = _doubts(job, model, train, held_out, names, say)
         if given.foreign is not None:
             job = replace(job, foreign=given.foreign.some_inputs(MOST_FOREIGN, job.device, job.like))
 
@@ -141,7 +141,7 @@ def fit_bundle(
         say(f"{len(subnetwork.indices):,} weights chosen{because}")
 
         # 5. accumulate
-        check = CalibrationCheck(tuning.joined(conformal.inputs, conformal.targets))
+        check = CalibrationCheck(held_out)
         curvature, ranges = _accumulate(job, jacobian, rows, checkpoint, check)
         spec = ranges.with_range(spec, check.data.inputs)
         warned = (*doubts, *check.warnings(ranges.ends))
@@ -258,10 +258,15 @@ def _prepared(model: object, train: Given, config: FitConfig, track: Track) -> I
 def _checkpoint(job: Job, destination: Path, say: Say) -> Checkpoint:
     """The checkpoint next to the destination, and a word on what it holds; `CheckpointError` for another job's."""
     config = job.config.model_dump_json(exclude={"memory_budget", "name", "version"})
+    own = job_fingerprint(job.network, config, job.distributed.world_size)
+    if job.distributed.broadcast_json(own) != own:
+        raise ValueError(
+            "model: found another than in the first process, expected the same weights and configuration in every "
+            "process of torchrun; load the weights from a file, or seed their training"
+        )
     checkpoint = Checkpoint(
         checkpoint_folder(destination),
-        job_fingerprint(job.network, config, job.distributed.world_size)
-        | {"sha256 of the first examples": tensors_digest({"inputs": job.example})},
+        own | {"sha256 of the first examples": tensors_digest({"inputs": job.example})},
         rank=job.distributed.rank,
     )
     if kept := checkpoint.check():
@@ -269,8 +274,8 @@ def _checkpoint(job: Job, destination: Path, say: Say) -> Checkpoint:
     return checkpoint
 
 
-def _split_held_out(job: Job, held_out: Given) -> tuple[HeldOut, HeldOut]:
-    """The half that tunes and the half that sets the threshold, which gets everything where nothing is tuned."""
+def _split_held_out(job: Job, held_out: Given) -> tuple[HeldOut, HeldOut, HeldOut]:
+    """The half that tunes, the half that sets the threshold, which gets everything where nothing is tuned, and both."""
     config = job.config
     data = collect_held_out(held_out.pairs(job.device, job.like, job.track, "Calibration data"), job.likelihood)
     share = TUNING_SHARE if config.tunes else 0.0
@@ -288,16 +293,10 @@ def _warn(warnings: Sequence[str], say: Say, destination: Path) -> None:
 
 
 def _doubts(
-    job: Job,
-    model: object,
-    train: Given,
-    tuning: HeldOut,
-    conformal: HeldOut,
-    names: Sequence[str] | None,
-    say: Say,
+    job: Job, model: object, train: Given, held_out: HeldOut, names: Sequence[str] | None, say: Say
 ) -> list[str]:
     """What texts, and the targets of the calibration data, make doubtful; said at once, and kept in the bundle."""
-    found = target_warnings(to_numpy(torch.cat([tuning.targets, conformal.targets])), job.likelihood, names)
+    found = target_warnings(to_numpy(held_out.targets), job.likelihood, names)
     if train.encoder is not None and train.texts:
         found += text_doubts(usable(model), job.form, job.takes, train.encoder, train.texts)
     for doubt in found:
@@ -322,7 +321,7 @@ def _accumulate(
     job: Job, jacobian: SubnetworkJacobian, rows: int, checkpoint: Checkpoint, check: CalibrationCheck
 ) -> tuple[Curvature, RangeMeter]:
     """One pass over the training data: the curvature, the range of the inputs, and what `check` looks for."""
-    torch.manual_seed(job.config.seed)  # a loader that shuffles gives an interrupted pass its order again
+    seed_generators(job.config.seed, job.train.batches)
     ranges = RangeMeter()
     pairs = check.watch(ranges.watch(job.pass_over_training("Curvature")))
     curvature = accumulate_ggn(

@@ -112,12 +112,11 @@ def prepare(
     network = copied_model(model, device)
     layout = WeightLayout.of(model)
     for name, tensor in network.state_dict().items():
-        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+        if tensor.is_floating_point() and not bool((tensor < math.inf).all()):  # but masks may have -inf
             raise ValueError(f"model: found NaN or infinity in {name!r}, expected finite weights")
-    # Two outputs of class numbers are logits, and no mean and variance.
-    values = config.likelihood == "regression" and targets.is_floating_point()
-    columns = math.prod(targets.shape[1:]) if values else None
-    outputs, form = check_private(model, network, inputs, config.likelihood == "classification", taken, columns)
+    columns = math.prod(targets.shape[1:]) if config.likelihood == "regression" else None
+    real = targets.is_floating_point()  # two outputs of class numbers are logits, and no mean and variance
+    outputs, form = check_private(model, network, inputs, config.likelihood == "classification", taken, columns, real)
     by_targets = config.likelihood == "classification" and are_labels(targets, len(inputs), outputs)
     if by_targets:
         config = FitConfig(**config.model_dump(exclude_unset=True) | {"likelihood": "multilabel"})

@@ -69,7 +69,7 @@ class Scored:
 
     def __init__(self, predictor: Predictor, held_out: HeldOut) -> None:
         self._predictor = predictor
-        tuning, _ = held_out.split(TUNING_SHARE, CONFIG.seed, by_class=True)
+        tuning, *_ = held_out.split(TUNING_SHARE, CONFIG.seed, by_class=True)
         default = largest_surprise(self.singles(self.outputs(tuning.inputs)))
         assert default is not None
         self.default = default

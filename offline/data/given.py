@@ -148,6 +148,8 @@ class Given:
                 raise ValueError(f"{where}: found inputs of dtype {inputs.dtype}, expected {dtype} as before")
             shape, dtype = tuple(inputs.shape[1:]), inputs.dtype
             yield inputs.to(device), targets.to(device), batch[0]
+        if shape is None and self.examples:
+            raise self._another_number("no example")
         if shape is None:
             raise ValueError(f"{self.name}: found no example, expected at least one")
 

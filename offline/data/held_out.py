@@ -26,24 +26,18 @@ class HeldOut:
     def __len__(self) -> int:
         return len(self.inputs)
 
-    def split(self, share: float, seed: int, by_class: bool = False) -> tuple["HeldOut", "HeldOut"]:
-        """A random share of the examples, rounded down, and the rest; by_class: with that share of each class, or of
-        each pattern of labels, to one example."""
+    def split(self, share: float, seed: int, by_class: bool = False) -> tuple["HeldOut", "HeldOut", "HeldOut"]:
+        """A random share of the examples, rounded down, the rest, and both in this order, in the same memory;
+        by_class: with that share of each class, or of each pattern of labels, to one example."""
         order, n = np.random.default_rng(seed).permutation(len(self)), len(self)
         chosen = np.arange(n) < int(share * n)
         if by_class:
             kinds = to_numpy(self.targets).reshape(n, -1)[order]
             chosen[np.lexsort(kinds.T)] = np.diff(np.floor(share * np.arange(n + 1))) > 0
-        return self.at(order[chosen]), self.at(order[~chosen])
-
-    def at(self, places: Array) -> "HeldOut":
-        """The examples at these places (m,), in their order."""
-        index = torch.as_tensor(places, device=self.inputs.device)
-        return HeldOut(self.inputs[index], self.targets[index])
-
-    def joined(self, inputs: Tensor, targets: Tensor) -> "HeldOut":
-        """These examples and more."""
-        return HeldOut(torch.cat([self.inputs, inputs]), torch.cat([self.targets, targets]))
+        index = torch.as_tensor(np.concatenate([order[chosen], order[~chosen]]), device=self.inputs.device)
+        both, cut = HeldOut(self.inputs[index], self.targets[index]), int(chosen.sum())
+        first, rest = (HeldOut(both.inputs[part], both.targets[part]) for part in (slice(cut), slice(cut, None)))
+        return first, rest, both
 
     def chunks(self, rows: int, track: Track, description: str) -> Iterable[tuple[Tensor, Array]]:
         """Pieces of at most `rows` examples, with progress; their targets as arrays."""

@@ -86,11 +86,12 @@ class InputNoise:
         centre, spread = mean.mean(axis=0), mean.std(axis=0)
         # Of predictions far from zero, float32 keeps too few digits.
         factor = np.where(spread > LEAST_SPREAD * np.abs(centre), SLOPE / np.maximum(spread, TINY), 0.0)
-        designs = [
-            np.column_stack([psi - psi.mean(axis=0), factor[k] * (mean[:, k] - centre[k]), np.ones(count)])
-            for k in range(outputs)
-        ]
-        left_out = [_left_out(x, y, fold) for x, y in zip(designs, squares.T, strict=True)]
+        centred = psi - psi.mean(axis=0)
+
+        def design(k: int) -> Array:  # made anew each time: they differ in one column, and K may be large
+            return np.column_stack([centred, factor[k] * (mean[:, k] - centre[k]), np.ones(count)])
+
+        left_out = [_left_out(design(k), y, fold) for k, y in enumerate(squares.T)]
         tried, one = (np.stack(each, axis=-1) for each in zip(*left_out, strict=True))
         gains = (log_likelihoods(tried, squares) - log_likelihoods(one, squares)).sum(axis=-1)
         behind = gains[gains.mean(axis=1).argmax()] - gains
@@ -100,8 +101,8 @@ class InputNoise:
         if not (gain > 0 and heavy.mean() > ERRORS * heavy.std() / math.sqrt(count)):
             return None
         excess = np.log((squares * np.exp(-tried[chosen])).mean(axis=0))
-        fitted = np.stack([_fit(x, y, RIDGES[chosen]) for x, y in zip(designs, squares.T, strict=True)], axis=1)
-        inside = np.stack([x @ w for x, w in zip(designs, fitted.T, strict=True)], axis=1) + excess
+        fitted = np.stack([_fit(design(k), y, RIDGES[chosen]) for k, y in enumerate(squares.T)], axis=1)
+        inside = np.stack([design(k) @ w for k, w in enumerate(fitted.T)], axis=1) + excess
         w, u = fitted[:-2], fitted[-2] * factor
         b = fitted[-1] + excess - psi.mean(axis=0) @ w - u * centre
         weights, slopes, offset = (torch.from_numpy(part / 2) for part in (w, u, b))

@@ -7,6 +7,7 @@ from ..features.activations import read_activations
 from ..features.added_weights import AddedWeights
 from ..job import Job
 from ..runtime.arrays import Array, in_chunks
+from ..runtime.generators import seed_generators
 from ..runtime.peak_memory import FLOAT64, rows_within
 
 MOST_EXAMPLES = 20_000  # whose activations are read: more change nothing that can be measured
@@ -25,7 +26,7 @@ def fit_added_weights(job: Job, rows: int) -> AddedWeights | None:
     kept = _sample(job, _most_examples(job, sum(widths.values())))
     places = np.cumsum(kept) - 1
     found = {path: torch.zeros(int(kept.sum()), width) for path, width in widths.items()}
-    torch.manual_seed(job.config.seed)  # a loader that shuffles gives each pass the same order
+    seed_generators(job.config.seed, job.train.batches)
     end = 0
     for number, (batch, _) in enumerate(job.pass_over_training("Added weights")):
         start, end = end, end + len(batch)

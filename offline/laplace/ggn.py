@@ -261,7 +261,8 @@ def default_rows(outputs: int, width: int) -> int:
 def _identity(jacobian: SubnetworkJacobian, likelihood: Likelihood) -> dict[str, str]:
     """What a saved sum depends on besides the job's fingerprint."""
     indices = tensors_digest({"subnetwork_indices": jacobian.indices})
-    return {"sha256 of subnetwork_indices": indices, "outputs": str(likelihood.outputs), "likelihood": likelihood.task}
+    weights = f"{likelihood.task} {getattr(likelihood, 'ratios', None) or ''}".strip()  # those of several targets
+    return {"sha256 of subnetwork_indices": indices, "outputs": str(likelihood.outputs), "likelihood": weights}
 
 
 def check_finite(curvature: Tensor) -> None:

@@ -70,10 +70,11 @@ def check_private(
     classification: bool = True,
     taken: InputForm = ONE_INPUT,
     targets: int | None = None,
+    real: bool = True,
 ) -> tuple[int, OutputForm]:
     """K, and the form of what the model returns, from forward passes of a few examples; `ValueError` for a `network`
     that cannot be used. It returns outputs (B, K) from now on, and takes one tensor, packed as `taken` says.
-    targets: of an example of a regression.
+    targets: of an example of a regression, which are real numbers or whole ones.
 
     It must accept the inputs, not change them, give the same outputs twice, and agree with `model`.
     """
@@ -83,7 +84,7 @@ def check_private(
         with torch.no_grad():
             with _plain_forward(network, inputs.device):
                 returned = network(few)
-            form = output_form(returned, len(few), classification, targets)
+            form = output_form(returned, len(few), classification, targets, real)
             if form.one_logit:
                 refuse_sigmoid(network, few)
             form.install(network)

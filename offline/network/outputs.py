@@ -75,9 +75,11 @@ PLAIN = OutputForm()
 OTHER_LENGTH = "; of recurrent and attention layers, batch_first=True keeps the examples on the first axis"
 
 
-def output_form(returned: object, batch: int, classification: bool, targets: int | None = None) -> OutputForm:
+def output_form(
+    returned: object, batch: int, classification: bool, targets: int | None = None, real: bool = True
+) -> OutputForm:
     """The form of what a network returned for `batch` examples; `ValueError` where the outputs are not to be found.
-    targets: of an example of a regression."""
+    targets: of an example of a regression; real: whether they are no whole numbers."""
     entry = None if isinstance(returned, Tensor) else _find(returned)
     outputs = returned if entry is None else _entry(returned, entry)
     if not isinstance(outputs, Tensor) or outputs.dim() not in (1, 2) or outputs.shape[0] != batch:
@@ -93,7 +95,7 @@ def output_form(returned: object, batch: int, classification: bool, targets: int
             f"model output: found dtype {outputs.dtype}, expected floating point: the logits, not the argmax of them"
         )
     flat = outputs.dim() == 1
-    two_values = _has_two_values(returned, outputs, entry, targets)
+    two_values = (real or entry is not None) and _has_two_values(returned, outputs, entry, targets)
     return OutputForm(entry, flat, classification and (flat or outputs.shape[1] == 1), two_values)
 
 

@@ -122,7 +122,7 @@ def _loaded(recipe: Path | Recipe) -> Recipe:
 
 
 def _config(recipe: Recipe, given: dict[str, Any]) -> FitConfig:
-    return FitConfig(**{**recipe.config.model_dump(), **given})
+    return FitConfig(**{**recipe.config.model_dump(exclude_unset=True), **given})
 
 
 def evaluate_file(predictor: Predictor, path: Path) -> Evaluation:

@@ -266,7 +266,7 @@ def posterior_rows(manifest: Manifest) -> dict[str, str]:
         scaled = "" if by_input is None else f", times {number(by_input.least)} to {number(by_input.most)} by the input"
         rows["Observation noise"] = f"{noise} (standard deviation, target's units){scaled}"
         if (examples := manifest.metrics.get("noise_examples")) is not None:
-            rows["Noise estimated on"] = f"{examples:,.0f} held-out examples, which did not set the threshold"
+            rows["Noise estimated on"] = f"{examples:,.0f} held-out examples, which do not set the intervals"
     else:
         rows["Temperature"] = number(manifest.temperature)
         rows["Temperature of the plain network"] = number(manifest.map_temperature)

@@ -324,3 +324,11 @@ def test_where_torch_is_not_installed_fit_says_what_to_install(tmp_path: Path) -
     assert (
         done.stderr == "error: this command needs the offline job: in a checkout of Demur, pip install '.[offline]'\n"
     )
+
+
+def test_a_default_stays_one_where_an_option_is_given(tmp_path: Path) -> None:
+    """As many weights as the network has, where it has fewer than the default."""
+    recipe = write(tmp_path, RECIPE.replace("subnetwork_size=5, ", ""))
+    result = demur("check", recipe, "--seed", "3")
+    assert result.exit_code == 0, result.stderr
+    assert "S = 44 of them at most" in result.output

@@ -16,6 +16,7 @@ from demur.offline.jacobian.mixtures import EveryOutput
 from demur.offline.jacobian.plan import make_jacobian
 from demur.offline.network.model_copy import private_copy
 from demur.offline.network.weights import WeightLayout
+from demur.offline.runtime.distributed import DistributedContext
 from demur.service.bundle import ImagePreprocessing, InputSpec
 from tests.support.small_fit import CONFIG, Batches, batches, captured, network, skip_export, state
 
@@ -215,3 +216,10 @@ def test_a_mapping_is_no_configuration(tmp_path: Path) -> None:
 def test_a_null_byte_in_a_path_is_named() -> None:
     with pytest.raises(ValueError, match=r"out: found .*, expected a path without null bytes"):
         fit_bundle(torch.nn.Linear(4, 3), [], "a\0b", calibration_loader=[])
+
+
+def test_processes_with_different_networks_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where each trains its own without a seed: the curvature would be a sum over different ones."""
+    monkeypatch.setattr(DistributedContext, "broadcast_json", lambda _, value: {**value, "weights": "of another"})
+    with pytest.raises(ValueError, match="expected the same weights and configuration in every process of torchrun"):
+        fit_bundle(network(), batches(), tmp_path / "b", calibration_loader=batches(120), config=CONFIG)

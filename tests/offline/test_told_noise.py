@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from demur.offline import FitConfig, fit_bundle
 from demur.offline.evaluation.evaluate import evaluate
 from demur.offline.export.standalone.file import export_standalone
+from demur.offline.fit import dry_run
 from demur.service.bundle import MODEL, read_manifest
 from demur.service.inference.onnx_runtime import onnxruntime
 from demur.service.inference.predictor import Predictor
@@ -182,3 +183,11 @@ def test_other_things_beside_the_means_are_left_alone(tmp_path: Path) -> None:
     network = Gaussian(lambda mean, log: (mean, log.expand(-1, 5)))
     _, told = fitted(network, tmp_path)
     assert not any("two values" in line for line in told)
+
+
+def test_whole_numbers_have_a_noise_too() -> None:
+    """Prices and counts: of two tensors none can be logits of classes."""
+    x, y = drawn(100, 0)
+    network, config = Gaussian(lambda mean, log: (mean, log)), FitConfig(likelihood="regression", device="cpu")
+    found = dry_run(network, (x, (10 * y).round().long()), config)
+    assert any(line.startswith("the model returns two values of each target") for line in found)

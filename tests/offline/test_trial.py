@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -23,6 +24,7 @@ from demur.offline.runtime.progress import silent
 from demur.offline.selection.select import reachable_weights
 from demur.offline.trial import EXAMPLES, check_whole_way, weights_to_try
 from demur.service.inference.onnx_runtime import onnxruntime
+from demur.service.inference.predictor import Predictor
 from tests.support.tiers import quick_among
 
 CPU = torch.device("cpu")
@@ -210,3 +212,28 @@ def test_its_work_does_not_grow_with_the_number_of_outputs(monkeypatch: pytest.M
     found = session.run(["jacobian"], {"inputs": DATA[0][0].numpy()})[0]
     assert found.shape == (40, CHECK_OUTPUTS, len(indices))
     assert len(passes) <= 4 * EXAMPLES * CHECK_OUTPUTS
+
+
+class Causal(nn.Module):
+    """With a mask of its own, as hand-written transformers have it."""
+
+    mask: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.key, self.head = nn.Linear(3, 3), nn.Linear(3, 2)
+        self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head((torch.softmax(x @ self.key(x).transpose(1, 2) + self.mask, dim=2) @ x).mean(dim=1))
+
+
+def test_a_mask_may_hide_what_comes_later(tmp_path: Path) -> None:
+    generator = torch.Generator().manual_seed(0)
+    data = [(torch.randn(60, 4, 3, generator=generator), torch.randint(0, 2, (60,), generator=generator))]
+    network = Causal()
+    path = fit_bundle(network, data, tmp_path / "bundle", calibration_loader=data, config=FitConfig(device="cpu"))
+    with torch.no_grad():
+        expected = network(data[0][0]).numpy()
+    np.testing.assert_allclose(Predictor.load(path).predict(data[0][0].numpy()).mean, expected, rtol=1e-4, atol=1e-5)

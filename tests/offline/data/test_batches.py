@@ -231,3 +231,10 @@ def test_so_many_inputs_are_read_and_no_more() -> None:
     assert found.shape == (2000, 3)
     assert endless.read == 7
     assert found[[0, -1], 0].tolist() == [1.0, 7.0]
+
+
+def test_a_stream_that_was_used_up_is_told_as_such() -> None:
+    given = Given("train_loader", iter([GOOD] * 3))
+    list(given.pairs(CPU))
+    with pytest.raises(ValueError, match=r"found no example, expected 6 as in the first pass.*used up"):
+        list(given.pairs(CPU))

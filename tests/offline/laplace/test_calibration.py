@@ -130,7 +130,7 @@ def test_classes_that_can_hardly_be_told_are_rejected_as_rarely_as_any(tmp_path:
 @given(st.integers(1, 60), st.floats(0, 1), st.integers(0, 2**63 - 1))
 def test_a_split_is_disjoint_and_whole(count: int, share: float, seed: int) -> None:
     data = HeldOut(torch.arange(count).reshape(count, 1), torch.arange(count))
-    first, rest = data.split(share, seed)
+    first, rest, _ = data.split(share, seed)
     assert len(first) == math.floor(share * count)
     assert sorted(first.targets.tolist() + rest.targets.tolist()) == list(range(count))
     for part in (first, rest):

@@ -65,7 +65,7 @@ def test_an_edge_that_is_served_otherwise_is_refused(
     with pytest.raises(VerificationError) as refused:
         fit_bundle(network, data(0), tmp_path / "bundle", calibration_loader=data(1), config=CONFIG)
     message = str(refused.value)
-    assert "for 2 of 120 held-out examples, the first of them number 31 of calibration_loader" in message
+    assert "for 2 of 120 held-out examples" in message
     assert not (tmp_path / "bundle").exists()
 
 

@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from demur.offline.data.likelihood import Classification
+from demur.offline.data.likelihood import Classification, Regression
 from demur.offline.laplace.ggn import accumulate_ggn
 from demur.offline.runtime.checkpoint import Checkpoint, CheckpointError, update_digest
 from demur.offline.runtime.resume import job_fingerprint, tensors_digest
@@ -280,3 +280,19 @@ def test_of_a_configuration_only_what_differs_is_shown(tmp_path: Path) -> None:
     first.save("curvature", torch.zeros(2), {}, {})
     with pytest.raises(CheckpointError, match="found in the configuration seed 0, expected 1; run that job"):
         second.check()
+
+
+def test_other_noises_of_several_targets_are_another_job(tmp_path: Path) -> None:
+    """They are estimated on held-out data, and weight the rows of the curvature."""
+    jacobian, inputs = make_job(), PAIRS[0][0]
+    pairs = [(x, torch.zeros(len(x), CASE.outputs)) for x, _ in PAIRS]
+
+    def sum_up(likelihood: Regression) -> None:
+        accumulate_ggn(
+            jacobian, pairs, likelihood, rows=len(inputs), checkpoint=checkpoint_in(tmp_path, every_seconds=0)
+        )
+
+    ratios = (1.0,) * CASE.outputs
+    sum_up(Regression(CASE.outputs, 1.0, ratios))
+    with pytest.raises(CheckpointError, match="another job's: found likelihood"):
+        sum_up(Regression(CASE.outputs, 1.0, (2.0, 0.5, *ratios[2:])))
