@@ -5,7 +5,7 @@ the last tensor z before them that holds more of an example. So the posterior is
 add, and the added weights read z; of a table's trees, the columns.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import onnx
@@ -20,6 +20,7 @@ MOST_READ = 4096  # numbers of an example
 # computes has digits as long as it has any, but for the odds of what is next to 1.
 LEAST_VOTE, LEAST_COMPUTED, LEAST_ODDS = 1e-3, 1e-30, 1e-6
 ROUNDED = 1e-5  # sums of votes
+VOTING = {"TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor", "ArrayFeatureExtractor"}  # of neighbours
 FLAT, PROBABLE, LOGARITHM, OTHER, LOGITS, READ, JOINED = (
     f"demur_{name}" for name in ("flat", "probable", "logarithm", "other", "logits", "read", "joined")
 )
@@ -45,7 +46,8 @@ def layer_behind(
     graph = model.graph
     features = _flat(graph, name, FLAT)
     if made is not None:
-        features = _logits(graph, made)
+        makers = [network.makers[each] for each in (name, *_ancestors(name, network)) if each in network.makers]
+        features = _logits(graph, made, makers)
     if read is not None:
         graph.node.append(helper.make_node("Concat", [_flat(graph, read, READ), features], [JOINED], axis=1))
         features = JOINED
@@ -83,10 +85,11 @@ def before_link(output: str, network: Network) -> str:
     return output
 
 
-def _logits(graph: onnx.GraphProto, made: Made) -> str:
-    """log p less its mean over the classes, or log(p / (1 - p))."""
-    voted = any(node.domain == "ai.onnx.ml" for node in graph.node)
-    least = LEAST_VOTE if voted else LEAST_COMPUTED if made == "rows" else LEAST_ODDS
+def _logits(graph: onnx.GraphProto, made: Made, makers: Sequence[onnx.NodeProto]) -> str:
+    """log p less its mean over the classes, or log(p / (1 - p)), of what the nodes `makers` have made."""
+    classic = any(node.domain == "ai.onnx.ml" for node in makers)
+    least = LEAST_COMPUTED if made == "rows" and not classic else LEAST_ODDS
+    least = LEAST_VOTE if any(map(_votes, makers)) else least
     constants = {"least": np.float32(least), "most": np.float32(1 - least), "one": np.float32(1), "axis": np.array([1])}
     names = {name: f"{PROBABLE}_{name}" for name in constants}
     graph.initializer.extend(numpy_helper.from_array(np.asarray(constants[name]), names[name]) for name in constants)
@@ -100,6 +103,12 @@ def _logits(graph: onnx.GraphProto, made: Made) -> str:
         graph.node.append(helper.make_node("Log", [f"{OTHER}_odds"], [OTHER]))
     graph.node.append(helper.make_node("Sub", [LOGARITHM, OTHER], [LOGITS]))
     return LOGITS
+
+
+def _votes(node: onnx.NodeProto) -> bool:
+    """Whether it counts or averages, and does not end in a function of a sum, as boosted trees do."""
+    linked = any(each.name == "post_transform" and each.s != b"NONE" for each in node.attribute)
+    return node.domain == "ai.onnx.ml" and node.op_type in VOTING and not linked
 
 
 def _read(graph: onnx.GraphProto, output: str, network: Network) -> str | None:

@@ -45,16 +45,17 @@ def perceptron(
     return helper.make_model(graph, opset_imports=versions, ir_version=8)
 
 
-def trees(rows: np.ndarray, splits: Sequence[float]) -> onnx.ModelProto:
-    """A classifier of ai.onnx.ml over two columns: class 1 is likely on one side of exactly one of the splits."""
+def trees(rows: np.ndarray, splits: Sequence[float], least: float = 0.1, link: str = "NONE") -> onnx.ModelProto:
+    """A classifier of ai.onnx.ml over two columns: class 1 is likely on one side of exactly one of the splits, and has
+    a weight of `least` elsewhere, of which `link` makes a probability."""
     # Node 0 asks for column 0, nodes 1 and 2 for column 1; 3 to 6 are leaves.
-    leaves = [0.1, 0.9, 0.9, 0.1]
+    leaves = [least, 0.9, 0.9, least]
     node = helper.make_node(
         "TreeEnsembleClassifier",
         ["x"],
         ["label", "probabilities"],
         domain="ai.onnx.ml",
-        post_transform="NONE",
+        post_transform=link,
         classlabels_int64s=[0, 1],
         nodes_treeids=[0] * 7,
         nodes_nodeids=list(range(7)),

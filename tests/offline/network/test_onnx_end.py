@@ -269,6 +269,17 @@ def test_probabilities_in_a_mapping_are_taken_out_of_it() -> None:
     np.testing.assert_array_equal(logits(mapped), logits(plain))
 
 
+@pytest.mark.parametrize(
+    ("link", "least", "expected"), [("NONE", 0.0, -6.907), ("NONE", 0.1, -2.197), ("SOFTMAX", -4.5, -10.0)]
+)
+def test_what_trees_vote_for_is_never_impossible_and_what_is_boosted_keeps_its_digits(
+    link: str, least: float, expected: float
+) -> None:
+    """Of rare events all probabilities are below what votes can tell."""
+    found = logits(trees(X, [0.3, -0.2], least, link))
+    assert (found[:, 1] - found[:, 0]).min() == pytest.approx(expected, abs=1e-3)
+
+
 def test_trees_are_fitted_and_served(tmp_path: Path) -> None:
     """Their answers stay theirs; what lies far from the columns' range is rejected, which no tree would tell."""
     rows = np.random.default_rng(1).normal(size=(300, 2)).astype(np.float32)
