@@ -44,8 +44,9 @@ class LimitSettings(BaseModel):
     client_timeout_seconds: Annotated[
         Seconds,
         Field(
-            description="How long a body may take to arrive before the request gets 408, and how long a client may "
-            "read none of its response before the connection is closed; a request's head has a third of it."
+            description="How long a body may take to arrive, within the request's own time, before the request gets "
+            "408, and how long a client may read none of its response before the connection is closed; a request's "
+            "head has a third of it."
         ),
     ] = 30.0
     max_rows: Annotated[Positive, Field(description="Maximum examples per request; one with more gets 413.")] = 1024
