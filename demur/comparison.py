@@ -37,8 +37,13 @@ def compare_on(
     if (one.task, one.labels) != (other.task, other.labels):
         found = f"{one.task} of {', '.join(one.labels)!s:.100} and {other.task} of {', '.join(other.labels)!s:.100}"
         raise ValueError(f"found {found}, expected bundles of one task, with the same classes, labels or values")
-    sources = [_source(predictor, path, csv_header) for predictor in (first, second)]
-    parts, done, count = [], 0, sources[0].count
+    sources = [_source(predictor, path, csv_header, one.name) for predictor in (first, second)]
+    counts = [source.count for source in sources]
+    if counts[0] != counts[1]:
+        raise ValueError(
+            f"{path}: found {counts[0]} inputs of one bundle and {counts[1]} of the other, expected as many"
+        )
+    parts, done, count = [], 0, counts[0]
     report(done, count)
     for batches in zip(*(source.batches(0, batch_size) for source in sources), strict=True):
         answers = [
@@ -50,10 +55,11 @@ def compare_on(
     return Differences.concatenate(parts)
 
 
-def _source(predictor: Predictor, path: Path, csv_header: bool | None) -> Source:
+def _source(predictor: Predictor, path: Path, csv_header: bool | None, model: str) -> Source:
+    """model: of which the lines count, where they are of several."""
     spec = predictor.manifest.input
     texts = None if predictor.reader is None else TextColumn(predictor.reader, spec)
-    return open_source(path, spec, csv_header, texts=texts, model=predictor.manifest.name)
+    return open_source(path, spec, csv_header, texts=texts, model=model)
 
 
 def print_differences(found: Differences) -> None:

@@ -25,7 +25,7 @@ from torch import nn
 from demur.offline.config import FitConfig
 from demur.offline.fit import fit_bundle
 from demur.offline.recipes.words import in_words
-from demur.service.bundle import staged_bundle
+from demur.service.bundle import InputSpec, staged_bundle
 from demur.service.format.files import check_new
 from demur.service.inference.decision import Decision
 from demur.service.inference.policy import Policy
@@ -92,7 +92,8 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
                 "calibrate, some of each class"
             ) from None
         learnt = np.concatenate([learnt, np.flatnonzero(alone)])
-        network = self._trained(x[learnt], y[learnt])
+        network, names_in = self._trained(x[learnt], y[learnt]), getattr(self, "feature_names_in_", None)
+        spec = None if names_in is None else InputSpec(shape=x.shape[1:], feature_names=tuple(names_in))
         with in_words(WORDS), tempfile.TemporaryDirectory() as scratch:
             path = fit_bundle(
                 network,
@@ -101,6 +102,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
                 calibration_loader=(x[held].astype(np.float32), y[held]),
                 config=config,
                 class_names=names,
+                input_spec=spec,
                 say=_tell,
             )
             self.bundle_ = {file.name: file.read_bytes() for file in sorted(path.iterdir())}

@@ -157,15 +157,8 @@ def fit_bundle(
             factor = graph_factor(jacobian, inference.factor, job.likelihood.outputs)
 
             # 7. calibrate
-            calibrated = calibrate(
-                job,
-                jacobian,
-                inference.factor,
-                inference.likelihood,
-                tuning,
-                conformal,
-                inference.added_weights,
-            )
+            likelihood, weights = inference.likelihood, inference.added_weights
+            calibrated = calibrate(job, jacobian, inference.factor, likelihood, tuning, conformal, weights)
 
             # 8. publish
             fitted = Fitted(description, subnetwork, curvature, inference, jacobian, factor, calibrated)

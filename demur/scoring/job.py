@@ -19,7 +19,7 @@ from .lines import NAME, open_json_lines
 from .out_of_range import OutOfRange
 from .output import check_format, publish, strangest
 from .progress_file import REMEDY, Job, ProgressFile
-from .rows import Row, columns, scored
+from .rows import Row, columns, kept_name, scored
 from .tables import open_csv, open_parquet
 from .texts import TextColumn, open_lines
 
@@ -125,6 +125,8 @@ def _job(predictor: Predictor, path: Path, source: Source) -> Job:
     decision = predictor.decision
     asked = decision.policy.model_dump() | {"false_reject_rate": decision.rule.false_reject_rate}
     kept = list(source.kept)
+    if len({kept_name(name, predictor.manifest) for name in kept}) < len(kept):
+        raise ScoringError(f"--keep: found {', '.join(kept)!s:.200}, of which two would have one name, expected others")
     return Job(predictor.digest, str(path.resolve()), source.count, asked, kept, source.first)
 
 
@@ -142,24 +144,17 @@ def _digest(example: Array) -> str:
 
 
 def _score(
-    rows_of: RowsOf,
-    path: Path,
-    spec: InputSpec,
-    source: Source,
-    progress: ProgressFile,
-    batch_size: int,
-    report: Report,
+    rows_of: RowsOf, path: Path, spec: InputSpec, source: Source, progress: ProgressFile, size: int, report: Report
 ) -> None:
     saved = time.monotonic()
-    _check_same_input(path, source, progress, batch_size)
+    _check_same_input(path, source, progress, size)
     report(progress.rows, source.count)
     try:
-        for batch in source.batches(progress.rows, batch_size):
+        for batch in source.batches(progress.rows, size):
             try:
                 rows = rows_of(batch, source.first + progress.rows)
             except NonFinitePrediction as error:
-                number = source.first + progress.rows + error.index
-                found = f"row {number}: found an output of the network that is not finite"
+                found = f"row {error.index}: found an output of the network that is not finite"
                 raise ScoringError(f"{path}: {found}; the input may be out of range") from None
             except NetworkError as error:
                 raise refused_by_network(error, batch, spec, path, source.first + progress.rows) from None

@@ -78,7 +78,8 @@ def _scaling(step: Any) -> Scaling:
     count = step.n_features_in_
     if kind == "MinMaxScaler":
         return Scaling(-step.min_ / step.scale_, 1 / step.scale_)
-    shift = getattr(step, "mean_" if kind == "StandardScaler" else "center_", None)
+    centred = getattr(step, "with_mean", True)  # a scaler that does not centre knows the mean too
+    shift = getattr(step, "mean_" if kind == "StandardScaler" else "center_", None) if centred else None
     scale = getattr(step, "scale_", None)
     return Scaling(np.zeros(count) if shift is None else shift, np.ones(count) if scale is None else scale)
 

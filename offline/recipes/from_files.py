@@ -51,7 +51,7 @@ def class_names_in(targets: Any, model: OnnxNetwork) -> list[str] | None:
     None of targets that are numbers."""
     if model.file.class_names:
         return list(model.file.class_names)
-    return sorted(set(targets.tolist())) if targets.dtype.kind == "U" else None
+    return sorted(set(targets.ravel().tolist())) if targets.dtype.kind == "U" else None
 
 
 def numbered(targets: Any, names: Sequence[str] | None, path: Path) -> Any:

@@ -1,6 +1,7 @@
 """`demur compare`: two bundles on the same inputs."""
 
 import dataclasses
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -90,3 +91,24 @@ def test_a_file_whose_first_line_may_be_data(tmp_path: Path) -> None:
         assert f"{count} inputs" in done.output, done.stderr
     (tmp_path / "one.csv").write_text("1,2,3,4\n")
     assert "inf" not in compare(path, path, "--on", tmp_path / "one.csv", "--no-header").output
+
+
+def test_lines_of_several_models_are_the_same_for_both(tmp_path: Path) -> None:
+    """Those of the first bundle's name: line by line, not the third of one beside the third of another."""
+    first, second = bundle(tmp_path / "1", name="one"), bundle(tmp_path / "2", name="two")
+    models = ["one", "two", "one"] * 10
+    lines = [{"inputs": row.tolist(), "model": name} for row, name in zip(INPUTS, models, strict=False)]
+    (tmp_path / "trail.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    done = compare(first, second, "--on", tmp_path / "trail.jsonl")
+    assert done.exit_code == 0, done.stderr
+    assert "20 inputs" in done.output
+    assert set(figures(done.output).values()) == {0.0}
+
+
+def test_a_line_that_one_takes_for_names_is_told(tmp_path: Path) -> None:
+    named, unnamed = (dataclasses.replace(FEATURE_SPEC, feature_names=names) for names in (("5", "2", "3", "7"), None))
+    first, second = bundle(tmp_path / "1", spec=named), bundle(tmp_path / "2", spec=unnamed)
+    (tmp_path / "x.csv").write_text("5,2,3,7\n" + "1,2,3,4\n" * 5)
+    done = compare(first, second, "--on", tmp_path / "x.csv")
+    assert done.exit_code != 0
+    assert "found 5 inputs of one bundle and 6 of the other, expected as many" in " ".join(done.stderr.split())

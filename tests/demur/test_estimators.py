@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
@@ -200,3 +201,12 @@ ROUNDING = dict.fromkeys(
 @parametrize_with_checks([DemurClassifier(**FEW), DemurRegressor(**FEW)], expected_failed_checks=lambda _: ROUNDING)
 def test_it_is_an_estimator_of_scikit_learn(estimator: Any, check: Any) -> None:
     check(estimator)
+
+
+def test_the_bundle_has_the_columns_of_the_frame(tmp_path: Path) -> None:
+    """By their names, in whatever order a file or a request has them."""
+    frame = pd.DataFrame(X[:80], columns=["age", "height", "dose"])
+    model = DemurClassifier(**SMALL).fit(frame, Y[:80])
+    predictor = Predictor.load(model.write_bundle(tmp_path / "bundle"))
+    assert predictor.manifest.input.feature_names == ("age", "height", "dose")
+    np.testing.assert_array_equal(predictor.predict(frame[["dose", "age", "height"]]).labels, model.predict(frame))

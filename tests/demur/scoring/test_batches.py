@@ -364,8 +364,9 @@ def test_a_missing_column_to_keep_and_an_infinite_output_are_told(table: Predict
         BatchScorer(table.path, keep=["id"])({"inputs": INPUTS})
     huge = INPUTS.copy()
     huge[3] = 3e38
-    with pytest.raises(NonFinitePrediction):
-        BatchScorer(table.path)({"inputs": huge})
+    for size in (2, 256):
+        with pytest.raises(NonFinitePrediction, match="for example 3 is not finite"):
+            BatchScorer(table.path, batch_size=size)({"inputs": huge})
 
 
 def test_rows_of_json_are_the_same_numbers(table: Predictor, tmp_path: Path) -> None:

@@ -291,3 +291,17 @@ def test_inputs_far_outside_the_range_of_the_fit_are_told(kind: str, tmp_path: P
     )
     assert found, warning
     assert (float(found[1]) == 7.0, found[2]) == ((True, "9") if kind == "rows" else (False, "1"))
+
+
+def test_kept_numbers_beyond_int64_are_text_and_two_of_one_name_are_refused(table: Predictor, tmp_path: Path) -> None:
+    """As hashes are, and as a file has them that was scored before."""
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    hashes = np.array([2**63 + 5, 7], np.uint64)
+    columns = {**dict(zip("abcd", np.ones((4, 2)), strict=True)), "hash": hashes, "score": [0.5, 1.5]}
+    parquet.write_table(pyarrow.table({**columns, "input_score": [1, 2]}), tmp_path / "x.parquet")
+    score_file(table, tmp_path / "x.parquet", tmp_path / "y.parquet", batch_size=8, keep=["hash"])
+    assert parquet.read_table(tmp_path / "y.parquet")["hash"].to_pylist() == [str(2**63 + 5), "7"]
+    with pytest.raises(ScoringError, match="--keep: found score, input_score, of which two would have one name"):
+        score_file(table, tmp_path / "x.parquet", tmp_path / "z.jsonl", batch_size=8, keep=["score", "input_score"])

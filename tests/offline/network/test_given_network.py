@@ -117,7 +117,20 @@ CLASSES = (X[:, 0] > 0).astype(int) + (X[:, 1] > 3)
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("activation", ["relu", "tanh", "logistic", "identity"])
-@pytest.mark.parametrize("scaler", [None, StandardScaler(), MinMaxScaler((-1, 2)), MaxAbsScaler(), RobustScaler()])
+@pytest.mark.parametrize(
+    "scaler",
+    [
+        None,
+        StandardScaler(),
+        StandardScaler(with_mean=False),
+        StandardScaler(with_std=False),
+        MinMaxScaler((-1, 2)),
+        MaxAbsScaler(),
+        RobustScaler(),
+        RobustScaler(with_centering=False),
+    ],
+    ids=str,
+)
 def test_a_perceptron_of_scikit_learn_gives_its_own_probabilities(activation: str, scaler: Any) -> None:
     classifier = MLPClassifier((8, 5), activation=activation, max_iter=30, random_state=0)
     model = (make_pipeline(scaler, classifier) if scaler else classifier).fit(X, CLASSES)

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from demur.cli import app
 from demur.offline.network.onnx_network import load_onnx
-from demur.offline.recipes.from_files import numbered, read_examples, recipe_of_files
+from demur.offline.recipes.from_files import class_names_in, numbered, read_examples, recipe_of_files
 from demur.offline.recipes.load import RecipeError
 from demur.service.inference.onnx_runtime import onnxruntime
 from demur.service.inference.predictor import Predictor
@@ -255,3 +255,8 @@ def test_data_beside_a_recipe_are_refused(files: Path) -> None:
     done = run_demur("fit", files / "recipe.py", "--data", files / "train.npz", "--out", files / "bundle")
     assert done.exit_code == 2
     assert "which has its own data" in done.stderr
+
+
+def test_names_of_classes_in_a_column_are_those_in_a_row() -> None:
+    model = load_onnx(perceptron(NODES, CONSTANTS))
+    assert class_names_in(np.array([["low"], ["high"], ["low"]]), model) == ["high", "low"]
