@@ -78,13 +78,12 @@ def test_a_misspelt_data_set() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dataset", ["mnist", "fashion-mnist"])
-def test_the_whole_demo(dataset: str, tmp_path: Path) -> None:
+def test_the_whole_demo(tmp_path: Path) -> None:
     given = os.environ.get("DEMUR_DATA_DIR")
     if given is None:
         pytest.skip("needs DEMUR_DATA_DIR with the data set")
     done = subprocess.run(
-        [*DEMO, "--dataset", dataset, "--out", "bundle", "--port", str(free_port())],
+        [*DEMO, "--dataset", "mnist", "--out", "bundle", "--port", str(free_port())],
         cwd=tmp_path,
         check=True,
         capture_output=True,

@@ -124,6 +124,7 @@ def test_an_interruption_while_choosing_changes_nothing(selection: str) -> None:
     assert state(model) == before
 
 
+@pytest.mark.usefixtures("without_export")
 def test_a_restart_discards_what_another_fit_has_kept(tmp_path: Path) -> None:
     def fit(restart: bool = False) -> None:
         held_out = batches(seed=1)
@@ -138,6 +139,7 @@ def test_a_restart_discards_what_another_fit_has_kept(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["b"]
 
 
+@pytest.mark.usefixtures("without_export")
 def test_a_container_of_one_processor_gets_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demur.offline.runtime.plain_torch, "available_cpus", lambda: 1)
     lines, before = list[str](), torch.get_num_threads()

@@ -16,6 +16,7 @@ from demur.offline.recipes.run import check_recipe, evaluate_recipe, fit_recipe
 from demur.service.inference.predictor import Predictor
 from tests.support.bundles import WORDS, tokenizer_json
 
+pytestmark = pytest.mark.usefixtures("short_fits")
 RNG = np.random.default_rng(0)
 FILLING = {"strategy": "BatchLongest", "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0}
 TOKENIZER = Tokenizer.from_str(

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -147,9 +148,8 @@ def test_the_models_own_rule_decides_what_is_counted(classification: Synthetic, 
     assert counted[0] == counted[1]
 
 
-@pytest.mark.parametrize("query", ["", "detail=full&", "top=1&", "fields=label&", "false_reject_rate=0.9&"])
 @pytest.mark.parametrize("count", [1, 3, 100])
-def test_a_trial_has_no_receipt(classification: Synthetic, tmp_path: Path, query: str, count: int) -> None:
+def test_a_trial_has_no_receipt(classification: Synthetic, tmp_path: Path, count: int) -> None:
     """So its labels cannot be counted as those of traffic, however it was sent."""
     array = np.tile(np.array(ROWS[0], np.float32), (count, 1))
     settings = Settings(feedback_secret_file=secret_file(tmp_path), requested_rates=(0.01, 0.99))
@@ -160,7 +160,8 @@ def test_a_trial_has_no_receipt(classification: Synthetic, tmp_path: Path, query
         "application/x-npy": npy.getvalue(),
     }
     with serving(Predictor.load(classification.path), settings) as client:
-        for kind, body in bodies.items():
+        queries = ("", "detail=full&", "top=1&", "fields=label&", "false_reject_rate=0.9&")
+        for query, (kind, body) in itertools.product(queries, bodies.items()):
             usual, trial = (
                 client.request("POST", f"/predict?{query}{end}", content=body, headers={"Content-Type": kind}).json()
                 for end in ("", "trial=true")

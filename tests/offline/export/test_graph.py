@@ -41,7 +41,7 @@ def export(name: str) -> tuple[bytes, int]:
     return export_jacobian(jacobian, inputs, EveryOutput(jacobian(inputs)[0].shape[1]))
 
 
-@pytest.mark.parametrize("name", quick_among(EXPORTED, {"tied", "scalar-scaled", "transposed", "residual"}))
+@pytest.mark.parametrize("name", ["tied", "scalar-scaled", "transposed", "residual"])
 def test_onnxruntime_equals_plain_differentiation(name: str) -> None:
     model, _ = export(name)
     load_check(model)
@@ -57,6 +57,7 @@ def test_of_mixtures_of_the_outputs(name: str) -> None:
     mean, truth = reference.full_jacobian(network, inputs)
     mixed = few_mixtures(torch.as_tensor(mean, dtype=torch.float32))
     model, _ = export_jacobian(jacobian, inputs, mixed)
+    load_check(model)
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
     coefficients = mixed.cotangents(torch.ones(len(inputs), mean.shape[1])).numpy()
     assert coefficients.shape[1] == min(CHECK_OUTPUTS, mean.shape[1])

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 NEEDS_TRANSFORMERS = ("vit", "bert", "mobilevit", "llama", "efficientnet", "mobilenet-v2", "convnext", "swin")
 BATCH = 3
 TESTED = sorted(set(MINIATURE) - {"wrn-28-10"})  # in miniature it is wrn-16-4 again, only wider
-FULL_SIZE_ONLY = ("unet-encoder", "mobilevit")  # exported by `python -m benchmarks bundles`
+FULL_SIZE_ONLY = ("unet-encoder", "mobilevit", "mobilenet-v2")  # exported by `python -m benchmarks bundles`
 BUNDLED = ("conv1d", "lstm")  # a whole fit each, in which the graph is verified too
 
 

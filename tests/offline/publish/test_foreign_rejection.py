@@ -158,10 +158,12 @@ def test_an_input_without_foreigners_has_no_shares_but_of_what_is_given(tmp_path
     )
 
 
-@pytest.mark.parametrize(("shift", "rejected"), [(0.0, False), (30.0, True)])
-@pytest.mark.parametrize("score", ["default", "predictive_entropy"])
+@pytest.mark.parametrize(
+    ("score", "shift", "rejected"),
+    [("default", 0.0, False), ("default", 30.0, True), ("predictive_entropy", 30.0, True)],
+)
 def test_a_fit_says_what_share_of_the_foreign_data_is_rejected(
-    shift: float, rejected: bool, score: str, tmp_path: Path
+    score: str, shift: float, rejected: bool, tmp_path: Path
 ) -> None:
     """With any score, which they do not choose: of usual inputs that are called foreign, little is."""
     foreign, out = [(x + shift, y) for x, y in batches(41, seed=5)], tmp_path / "bundle"

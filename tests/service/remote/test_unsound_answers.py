@@ -154,7 +154,7 @@ def test_an_answer_with_anything_in_any_place(kind: str, tmp_path: Path, monkeyp
         monkeypatch.setenv("HF_ENDPOINT", url)
         uri = {"oci": f"oci://{url.removeprefix('http://')}/a:1", "hf": "hf://acme/a"}[kind]
 
-        @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+        @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
         @given(st.sampled_from(places(sound)), anything)
         def check(path: tuple[Any, ...], by: Any) -> None:
             nonlocal content
