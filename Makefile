@@ -4,8 +4,8 @@ PORT ?= 8000
 DATASET ?= digits
 OUT ?= bundles/$(DATASET)
 BIN := .venv/bin
-# One more than processors: many tests wait, for servers and for times to pass.
-WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# Two more than processors: many tests wait, for servers and for times to pass.
+WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 # The tests compare with laplace-torch. It declares torchvision, which it runs without and which breaks next to a CPU
 # build of torch: so it is installed without its dependencies, and those it uses by name.
@@ -30,7 +30,7 @@ PYTEST := -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_OPTIONS)
 help:
 	@echo "make demo    train, fit, serve and query a classifier (PORT=$(PORT) DATASET=digits, mnist or fashion-mnist)"
 	@echo "make check   lint, types, import arrows, and that the product does not grow"
-	@echo "make test    what proves the product on small networks, without other programs (six minutes on two cores)"
+	@echo "make test    what proves the product on small networks, without other programs (nine minutes on two cores)"
 	@echo "make test-slow   the others: large networks, other programs, clocks and long jobs"
 	@echo "make test-all    both"
 	@echo "make coverage    every test, and which branches they take"

@@ -127,9 +127,10 @@ class Columns:
 
     @classmethod
     def fit(cls, h: Tensor) -> "Columns":
-        """h (N, F) of training examples; what is always alike keeps its unit."""
+        """h (N, F) of training examples; what is always alike keeps its unit, or has that of rounding."""
         mean, deviation = h.mean(0), h.std(0, correction=0)
-        deviation = torch.where(deviation > LEAST_SPREAD * mean.abs(), deviation, 1.0)
+        least = LEAST_SPREAD * mean.abs()
+        deviation = torch.where(deviation > least, deviation, least.clamp(min=1.0))
         usual = ((h - mean) / deviation).square().sum(1).mean().sqrt()
         return cls(mean, deviation * torch.where(usual > LEAST_SPREAD, usual, 1.0))
 

@@ -98,15 +98,15 @@ class Supervisor:
             log.info("Demur running on http://%s with %d workers", address, len(self._workers))
 
     @property
-    def _hang_seconds(self) -> float:
+    def hang_seconds(self) -> float:
         """How long a worker may send no heartbeat."""
-        return self.settings.compute_timeout_seconds / 2
+        return max(5.0, self.settings.compute_timeout_seconds / 2)  # heartbeats come once a second
 
     def _kill_hung(self) -> None:
         """Kill workers without heartbeats: their connections would never be answered."""
         if self._kill_at is not None:  # workers that stop send no heartbeats
             return
-        seconds = self._hang_seconds
+        seconds = self.hang_seconds
         for worker in self._workers:
             if worker.started and worker.silent_seconds() > seconds:
                 log.error("Worker %d has shown no sign of life for %g s", worker.process.pid, seconds)
@@ -145,7 +145,7 @@ class Supervisor:
 
     def _timeout(self) -> float | None:
         if self._kill_at is None:
-            return self._hang_seconds if self._serving else None
+            return self.hang_seconds if self._serving else None
         return max(0.0, self._kill_at - time.monotonic())
 
     def _reap(self, worker: Worker, signals: socket.socket) -> None:

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from urllib.parse import quote
 
-from ..bundle import Verify
+from ..bundle import Verify, read_head
 from ..format.files import ELSEWHERE, MANIFEST, BundleError
 from ..format.text import printable
 from .errors import UnreachableError
@@ -44,6 +44,7 @@ def fetched(uri: str, cache: Path | None = None, verify: Verify | None = None, p
     except UnreachableError as error:
         if not (folder / MANIFEST).exists():
             raise
+        read_head(folder, verify)  # by the keys of now
         log.warning("%s; taking the copy of before: %s", error, printable(str(folder)))
     except BundleError as error:
         if not error.file.startswith(str(folder)):

@@ -141,7 +141,7 @@ class Registry:
         except (requests.InvalidURL, requests.MissingSchema, requests.InvalidSchema) as error:
             raise BundleError(self.uri, f"the registry leads elsewhere: {error}", PROXIES) from None
         except requests.RequestException as error:
-            problem = f"did not answer: {type(error).__name__}: {error}"
+            problem = "did not answer: " + re.sub(r"[?]\S+", "", f"{type(error).__name__}: {error}")
             raise UnreachableError(self.uri, problem, "check the network and the host") from None
         except UNSOUND as error:  # what oras raises for an answer that it did not expect
             raise BundleError(self.uri, f"the registry refused: {error}", LOG_IN) from None

@@ -152,7 +152,7 @@ def _read(file: Path, mistakes: list[KeyFileError] | None = None) -> tuple[Stamp
             raise KeyFileError(f"{file}: found more than {MAX_FILE_BYTES} bytes, expected a line for each key")
         return stamp, parse_keys(data.decode(), file, mistakes)
     except OSError as error:
-        raise KeyFileError(f"{file}: cannot be read ({error.strerror}); check DEMUR_API_KEYS_FILE") from None
+        raise KeyFileError(f"{file}: cannot be read ({error.strerror}); check the setting that names it") from None
     except UnicodeDecodeError:
         raise KeyFileError(f"{file}: found bytes that are not UTF-8, expected a text file") from None
 

@@ -24,7 +24,7 @@ class LimitSettings(BaseModel):
         Seconds,
         Field(
             description="How long a batch may compute before `/health/live` and `/health/ready` return 503, until "
-            "it ends; of several workers, one that shows no sign of life for half as long is replaced."
+            "it ends; of several workers, one that shows no sign of life for half as long, at least 5 s, is replaced."
         ),
     ] = 60.0
     max_body_bytes: Annotated[

@@ -269,6 +269,10 @@ def test_one_key_has_no_more_than_its_share(zone: str, header: str, service: Ser
         for key, status in (("theirs", 429), ("other", 200)):
             name, value = header.format(key).split(": ")
             assert proxy.request("GET", "/models", headers={name: value})[0] == status
+        other = header.format("\ttheirs" if "bearer" in header else "theirs\r\nX-API-Key: other")
+        with contextlib.closing(proxy.socket()) as client:  # in another spelling, or beside another one
+            client.sendall(b"GET /models HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + other.encode() + b"\r\n\r\n")
+            assert client.makefile("rb").readline().split()[1] == b"429"
         assert proxy.request("GET", "/models")[0] == 200
 
 

@@ -65,7 +65,7 @@ def standard_columns(training: Array) -> Callable[[Array], Array]:
     for column in training.T:
         mean = sum(column) / len(column)
         deviation = math.sqrt(sum((value - mean) ** 2 for value in column) / len(column))
-        known.append((mean, deviation if deviation > 1e-6 * abs(mean) else 1.0))
+        known.append((mean, deviation if deviation > 1e-6 * abs(mean) else max(1.0, 1e-6 * abs(mean))))
 
     def columns(h: Array) -> Array:
         pairs = zip(h, known, strict=True)

@@ -17,7 +17,7 @@ from demur.offline.features.added_weights import (
     FeatureSettings,
     FeatureVariance,
 )
-from demur.offline.features.coordinates import converted
+from demur.offline.features.coordinates import Columns, converted
 from demur.offline.features.layers import FeatureLayers
 from tests.reference import added_weights as reference
 from tests.reference.added_weights import added_variance, coordinates, random_features
@@ -350,3 +350,15 @@ def test_both_variances_are_those_of_each_alone(case: str) -> None:
         expected, own_psi = alone.at(alone.coordinates.of([parts[path] for path in paths]))
         torch.testing.assert_close(found[:, [column]], expected, atol=1e-10, rtol=0)
     torch.testing.assert_close(psi, own_psi, atol=1e-10, rtol=0)
+
+
+def test_a_column_whose_spread_is_rounding_hides_no_other() -> None:
+    """Times of a short collection, in seconds since 1970: in single precision they are 128 apart."""
+    draw = generator()
+    times = (1.7e9 + 1500 * torch.rand(200, generator=draw)).float().double()
+    h = torch.stack([torch.randn(200, generator=draw).double(), times], dim=1)
+    standard = reference.standard_columns(h.numpy())
+    expected = np.stack([standard(row) for row in h.numpy()])
+    found = Columns.fit(h)(h).numpy()
+    np.testing.assert_allclose(found, expected / reference.usual_length(expected), rtol=1e-9)
+    assert found[:, 0].std() > 0.5

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from demur.service.process.supervisor import Supervisor, listener
 from demur.service.schemas import PredictResponse
 from demur.service.security.api_keys import new_key
+from demur.service.settings import Settings
 from tests.support.bundles import Synthetic
 from tests.support.processes import wait_until
 from tests.support.requests import GOOD
@@ -136,13 +138,21 @@ def test_a_worker_that_hangs_is_replaced(classification: Synthetic) -> None:
     with two_workers(classification.path, DEMUR_COMPUTE_TIMEOUT_SECONDS="4") as server:
         first, second = pids(server)
         os.kill(first, signal.SIGSTOP)
-        server.wait_for(rf"Worker {first} has shown no sign of life for 2 s")
+        server.wait_for(rf"Worker {first} has shown no sign of life for 5 s")
         server.wait_for(rf"Worker {first} ended with status -9: starting another")
         start = next(i for i, line in enumerate(server.lines) if f"Worker {first} ended" in line)
         server.wait_for("Application startup complete", start)
         predict(server)
         assert server.terminate() == 0
         assert not [line for line in server.lines if f"Worker {second} has shown" in line]
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(0.5, 5.0), (60.0, 30.0)])
+def test_a_short_time_to_compute_ends_no_worker(seconds: float, expected: float, tmp_path: Path) -> None:
+    """Signs of life come once a second, whatever the setting."""
+    settings = Settings(compute_timeout_seconds=seconds, port=0)
+    with listener(settings) as listening:
+        assert Supervisor(settings, listening, tmp_path, owns_folder=False).hang_seconds == expected
 
 
 @pytest.mark.slow

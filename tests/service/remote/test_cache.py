@@ -39,6 +39,19 @@ def test_what_was_fetched_stays_while_the_place_does_not_answer(
         fetched(hub.uri)
 
 
+def test_a_copy_of_before_must_pass_too(hub: World, folder: Path) -> None:
+    """It may have been fetched by who demanded no signature, or by a key that was withdrawn."""
+    push(folder, hub.uri)
+    fetched(hub.uri)
+    hub.refuse(500)
+
+    def verify(path: Path, *_: object) -> None:
+        raise BundleError(path / "signature.json", "found no signature")
+
+    with pytest.raises(BundleError, match="found no signature"):
+        fetched(hub.uri, verify=verify)
+
+
 def test_without_a_copy_there_is_an_error(hub: World) -> None:
     hub.refuse(500)
     with pytest.raises(BundleError, match="answered 500"):

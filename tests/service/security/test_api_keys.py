@@ -115,7 +115,7 @@ def test_a_worker_that_starts_later_leaves_a_malformed_line_out(file: Path, capl
 
 
 def test_other_bad_files_are_refused_at_the_start(file: Path, tmp_path: Path) -> None:
-    with pytest.raises(KeyFileError, match=r"cannot be read \(No such file or directory\).*DEMUR_API_KEYS_FILE"):
+    with pytest.raises(KeyFileError, match=r"cannot be read \(No such file or directory\).*the setting that names it"):
         KeyRing(file)
     with pytest.raises(KeyFileError, match="cannot be read"):
         KeyRing(tmp_path)
