@@ -56,7 +56,6 @@ def compare_on(
 
 
 def _source(predictor: Predictor, path: Path, csv_header: bool | None, model: str) -> Source:
-    """model: of which the lines count, where they are of several."""
     spec = predictor.manifest.input
     texts = None if predictor.reader is None else TextColumn(predictor.reader, spec)
     return open_source(path, spec, csv_header, texts=texts, model=model)

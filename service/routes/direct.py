@@ -10,6 +10,7 @@ from fastapi.routing import APIRoute
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ..batching.errors import SLOW_SECONDS
 from ..batching.room import PATIENCE_SECONDS
 from ..data_plane import Call
 from ..http.admission import LEASE, Lease, lease_of
@@ -74,8 +75,8 @@ async def _read(request: Request, runtime: Runtime, lease: Lease, deadline: Requ
     the operator's, passes before its body is there."""
     settings = runtime.settings
     limit, seconds, threads = settings.max_body_bytes, settings.client_timeout_seconds, runtime.decoding.threads
-    if (left := deadline.latest - asyncio.get_running_loop().time()) > 0:
-        seconds = min(seconds, left)  # what comes too slowly is no failure of the service
+    if (left := deadline.latest - asyncio.get_running_loop().time()) > SLOW_SECONDS:
+        seconds = min(seconds, left)  # what is not there by then comes too slowly: no failure of the service
     reading = read_body(request, limit, seconds, lease, threads)
     try:
         if deadline.at >= deadline.latest:
