@@ -4,8 +4,8 @@ PORT ?= 8000
 DATASET ?= digits
 OUT ?= bundles/$(DATASET)
 BIN := .venv/bin
-# Two more than processors: many tests wait, for servers and for times to pass.
-WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
+# One more than processors: many tests wait, for servers and for times to pass.
+WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 # The tests compare with laplace-torch. It declares torchvision, which it runs without and which breaks next to a CPU
 # build of torch: so it is installed without its dependencies, and those it uses by name.

@@ -4,6 +4,7 @@ import contextlib
 import json
 import logging
 import random
+import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -231,7 +232,8 @@ class _Child:
     def close(self) -> None:
         """End the process, and release what it held."""
         self.kill()
-        self._process.wait(END_SECONDS)
+        with contextlib.suppress(subprocess.TimeoutExpired):  # where all else is busy, it has no time to end
+            self._process.wait(END_SECONDS)
         for stream in (self._process.stdin, self._process.stdout):
             _close(stream)
 
@@ -243,7 +245,5 @@ class _Child:
 
 def _close(stream: IO[bytes] | None) -> None:
     if stream is not None:
-        try:
+        with contextlib.suppress(OSError):  # what was written last cannot be flushed
             stream.close()
-        except OSError:  # what was written last cannot be flushed
-            return

@@ -234,3 +234,12 @@ def test_one_that_ended_is_started_again_later_however_many_ask(
     now[0] += shadow.RETRY_SECONDS / 4
     assert counted() == (2 * rows, 3 * rows)
     found._child.close()  # type: ignore[union-attr]  # noqa: SLF001
+
+
+def test_a_process_that_has_no_time_to_end_is_left_to_do_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that the service wants waits for it: it has what processor time nothing else takes."""
+    folder = bundle(tmp_path / "1", "1")
+    child = _Child(Task(str(folder), Predictor.load(folder).digest, Policy().model_dump()))
+    monkeypatch.setattr(shadow, "END_SECONDS", 0.0)
+    child.close()
+    assert child._process.wait(TIMEOUT) == -signal.SIGKILL  # noqa: SLF001
