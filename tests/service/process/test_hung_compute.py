@@ -92,7 +92,7 @@ def test_a_worker_whose_computation_hangs_is_replaced(hanging: Path) -> None:
     extra = {"DEMUR_WORKERS": "2", "DEMUR_COMPUTE_TIMEOUT_SECONDS": "4"}
     with running(hanging, **extra, **ONE_AT_ONCE) as server:
         assert ask(server, ENDLESS) == (504, "deadline")
-        pid = server.wait_for(r"Worker (\d+) has shown no sign of life for 2 s")[1]
+        pid = server.wait_for(r"Worker (\d+) has shown no sign of life for 5 s")[1]
         server.wait_for(rf"Worker {pid} ended with status -9: starting another")
         start = next(i for i, line in enumerate(server.lines) if f"Worker {pid} ended" in line)
         server.wait_for("Application startup complete", start)
