@@ -188,8 +188,8 @@ def log_config(settings: Settings) -> dict[str, Any]:
         "level": settings.log_level.upper(),
     }
     config["loggers"]["demur"] = {"handlers": ["default"], "level": settings.log_level.upper()}
-    # Not what it says of single headers: clients could fill the log.
+    # Not what it says of single headers: clients could fill the log. Nor which addresses are tried: layers' are signed.
     config["loggers"]["opentelemetry"] = {"handlers": ["default"], "level": "ERROR"}
-    for part in ("sdk", "exporter"):
-        config["loggers"][f"opentelemetry.{part}"] = {"level": "WARNING"}
+    for part, level in (("opentelemetry.sdk", "WARNING"), ("opentelemetry.exporter", "WARNING"), ("urllib3", "ERROR")):
+        config["loggers"][part] = {"level": level}
     return config

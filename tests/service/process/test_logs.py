@@ -188,3 +188,16 @@ def test_what_was_left_out_is_told_in_json() -> None:
     told = json.loads(_told_in_json("3 lines of the log were left out"))
     assert (told["level"], told["message"]) == ("warning", "3 lines of the log were left out")
     assert told["time"].endswith("Z")
+
+
+def test_addresses_that_are_tried_again_are_not_told() -> None:
+    """Those of a bundle's layers in a registry are signed, and urllib3 warns with them; what failed is told without."""
+    code = (
+        "import logging.config; from demur.service.process.logs import log_config; "
+        "from demur.service.settings import Settings; logging.config.dictConfig(log_config(Settings())); "
+        "logging.getLogger('urllib3.connectionpool').warning('Retrying: /layer?sig=secret'); "
+        "logging.getLogger('demur').warning('did not answer')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "did not answer" in done.stderr
+    assert "secret" not in done.stderr

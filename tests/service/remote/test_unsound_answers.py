@@ -181,3 +181,20 @@ def test_logins_of_docker_in_another_form_are_named(text: str, tmp_path: Path, m
         (tmp_path / "config.json").write_bytes(text.replace("HOST", host).encode(errors="surrogateescape"))
         with pytest.raises(BundleError, match=r"logins of docker \(config\.json\) cannot be read"):
             pull(f"oci://{host}/a:1", tmp_path / "here")
+
+
+def test_a_signed_address_of_a_layer_is_not_told(tmp_path: Path) -> None:
+    """Whoever reads the log could fetch a private one with it."""
+
+    def answers(method: str, path: str) -> tuple[int, bytes, dict[str, str]]:
+        if path == "/v2/":
+            return 200, b"", {}
+        if "/manifests/" in path:
+            return 200, json.dumps(ARTIFACT).encode(), {"Content-Type": "application/vnd.oci.image.manifest.v1+json"}
+        return 307, b"", {"Location": "http://127.0.0.1:9/layer?sig=secret"}
+
+    with saying(answers) as url:
+        said = refusal(lambda: pull(f"oci://{url.removeprefix('http://')}/a:1", tmp_path / "here"))
+    assert "did not answer" in said
+    assert "/layer" in said
+    assert "secret" not in said
