@@ -6,7 +6,7 @@ from typing import Any
 from demur.service.bundle import Manifest
 from demur.service.codec.answers import View, predictions_json
 from demur.service.format.manifest import Task
-from demur.service.inference.predictor import NonFinitePrediction, Predictor
+from demur.service.inference.predictor import Predictor, check_finite
 
 from .inputs import Batch
 from .out_of_range import OutOfRange
@@ -27,8 +27,7 @@ def scored(predictor: Predictor, batch: Batch, first: int, strange: OutOfRange) 
     """One JSON object for each input; `first`: the number of the first one; `strange` counts those that are out of
     range. Raises `NonFinitePrediction`."""
     prediction = predictor.predict(batch.inputs)
-    if not prediction.finite.all():
-        raise NonFinitePrediction(first + int(prediction.finite.argmin()))
+    check_finite(prediction, first)
     strange.note(batch, first, prediction.out_of_range)
     view = View(ANSWER[predictor.manifest.task], rounded=False)
     answers = predictions_json(prediction, predictor.decision, view)

@@ -178,11 +178,11 @@ def _concatenate(parts: Sequence[Prediction]) -> Prediction:
     return Prediction(**found)
 
 
-def check_finite(prediction: Prediction) -> None:
-    """Raises `NonFinitePrediction` for the first example whose output is not finite."""
+def check_finite(prediction: Prediction, first: int = 0) -> None:
+    """Raises `NonFinitePrediction` for the first example whose output is not finite; they are counted from `first`."""
     finite = prediction.finite
     if not finite.all():
-        raise NonFinitePrediction(int(np.argmin(finite)))
+        raise NonFinitePrediction(first + int(np.argmin(finite)))
 
 
 @dataclass(frozen=True)
