@@ -111,10 +111,9 @@ class RowQueue:
 
     def discard(self, item: Item) -> bool:
         """Remove a request whose client has left or whose deadline has passed; False where it is not queued."""
-        try:
-            self._items.remove(item)
-        except ValueError:
+        if item not in self._items:  # asked first: the error of `remove` would print its inputs
             return False
+        self._items.remove(item)
         self.rows -= item.waiting
         return True
 
@@ -138,7 +137,7 @@ class RowQueue:
         while self._items and room > spare:
             item = self._items[0]
             if item.deadline <= now:
-                self._drop_first()
+                self.rows -= self._items.popleft().waiting
                 taken.expired.append(item)
                 continue
             rows = min(room, item.waiting)
@@ -164,6 +163,3 @@ class RowQueue:
         last = taken.pieces[-1].item if taken.pieces else None
         if last is not None and last.waiting and last.rows > limit:
             self._items.rotate(-1)
-
-    def _drop_first(self) -> None:
-        self.rows -= self._items.popleft().waiting

@@ -78,4 +78,5 @@ class Place:
 
     def __exit__(self, *_: object) -> None:
         self._room.queue.promised -= self._rows
-        asyncio.get_running_loop().call_soon(self._room.advance)  # once its rows are in the queue
+        if self._room.turns:
+            asyncio.get_running_loop().call_soon(self._room.advance)  # once its rows are in the queue

@@ -33,7 +33,7 @@ def check_names_once(data: bytes) -> None:
     parsed for this alone.
     """
     seen, again = set[bytes](), b"\\" in data
-    for string in () if again else STRING.finditer(data):
+    for string in () if again or data.count(b'"') < 4 else STRING.finditer(data):
         if string[2] is not None:
             again = string[1] in seen
             if again:

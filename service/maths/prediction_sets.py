@@ -105,7 +105,8 @@ class PredictionSets:
         """The same of the classes in the `order` (B, K) that `descending` gives, (B, K) -> (B, K) bool."""
         ranked = np.asarray(probabilities, np.float64)[np.arange(len(order))[:, np.newaxis], order]
         scores = _ranked_scores(ranked, self.penalty, self.unpenalised)
-        found: Array = scores <= np.broadcast_to(self.largest_score(level), order.shape[1:])[order]
+        largest = self.largest_score(level)
+        found: Array = scores <= (largest[order] if isinstance(largest, np.ndarray) else largest)
         found[:, 0] = True
         return found
 

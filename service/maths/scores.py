@@ -83,9 +83,9 @@ SCORES: dict[str, Score] = {score.name: score for score in (PREDICTIVE_ENTROPY, 
 def likeliest_mistake(features: Mapping[str, Array]) -> Array | None:
     """The place, among the mistakes in `features` (B,), of what each example looks like most, -1 for nothing: (B,);
     None without any."""
-    likeness = np.array([values for name, values in features.items() if name in MISTAKES])
-    if not len(likeness):
+    if MISTAKES.keys().isdisjoint(features):
         return None
+    likeness = np.array([values for name, values in features.items() if name in MISTAKES])
     return np.where(likeness.max(axis=0) > 0, likeness.argmax(axis=0), -1)
 
 

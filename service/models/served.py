@@ -112,7 +112,8 @@ class ServedModel:
             answered = replace(answered, queue_seconds=waited + answered.queue_seconds)
         if log.isEnabledFor(logging.DEBUG):
             self._log(answered)
-        check_finite(answered.result)
+        if answered.result.rejected.any():  # as everything is that is not finite
+            check_finite(answered.result)
         if observed:
             self.metrics.answered(answered.result, answered.queue_seconds, inputs)
         if decision is None or decision is self.predictor.decision:

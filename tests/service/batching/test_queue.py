@@ -118,6 +118,17 @@ def test_what_is_discarded_is_never_handed_out() -> None:
     assert taken(rows) == [(1, 0, 1)]
 
 
+def test_what_is_gone_is_discarded_without_being_printed() -> None:
+    class Large(Item):
+        def __repr__(self) -> str:
+            raise AssertionError("its inputs and results would be printed")
+
+    rows, gone = queue(), Large(1)
+    rows.admit(gone, 0.0)
+    assert taken(rows) == [(1, 0, 1)]
+    assert not rows.discard(gone)
+
+
 def test_batches_at_once_divide_what_waits_by_whole_requests() -> None:
     rows = queue(batch=64, most=999, at_once=2)
     for size in (10, 10, 10, 10):
