@@ -19,7 +19,7 @@ INPUTS = Row(
     (
         Panel(
             "Evidence of drift",
-            "Log10 of the test martingale, the mean over instances; an alarm, a little above 2, sets it back to 0. And "
+            "Log10 of the test martingale, the mean over instances; an alarm, a little above 2, sets it back. And "
             "the alarms.",
             "short",
             (

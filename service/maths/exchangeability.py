@@ -1,9 +1,9 @@
 """A test, while requests come, of whether their scores are exchangeable with the calibration scores.
 
-The evidence of drift is the mean of two test martingales (`demur.service.maths.martingale`). One is of conformal
+The evidence of drift is half the larger of two test martingales (`demur.service.maths.martingale`). One is of conformal
 p-values, which are independent and uniform as long as scores are exchangeable (Vovk, Nouretdinov and Gammerman,
 "Testing exchangeability on-line", ICML 2003), the other of how many scores lie above the largest of the calibration
-data.
+data. Each is one by what it looks at alone, not by what both do, so that their mean need be none.
 """
 
 import bisect
@@ -123,11 +123,12 @@ class DriftTest:
         self._repeated = np.where(np.append(known[1:] == known[:-1], False), known, np.nan)
         self._generator = np.random.default_rng() if generator is None else generator
         self._tail = TailOdds(calibration, SPENT / level)
+        self._martingales = 2 if len(self._tail) else 1
         self._begin()
 
     @property
     def evidence(self) -> float:
-        """log10 of the mean of the martingales, at least `log10(level)` at an alarm; 0 at the start."""
+        """log10 of half the larger martingale, at least `log10(level)` at an alarm; both are 1 at the start."""
         return math.log10(max(1e-300, self._value))
 
     def observe(self, scores: Array) -> int:
@@ -140,10 +141,10 @@ class DriftTest:
         known = np.where(np.isnan(repeated), np.asarray(scores, np.float64), repeated)
         alarms, values = 0, known.tolist()
         for score, p_value in zip(values, self._p_values.next(known), strict=True):
-            values_now = [self._of_p_values.multiply(odds(p_value))]
+            larger = self._of_p_values.multiply(odds(p_value))
             if len(self._tail):
-                values_now.append(self._of_tail.multiply(self._tail.of(score)))
-            self._value = sum(values_now) / len(values_now)
+                larger = max(larger, self._of_tail.multiply(self._tail.of(score)))
+            self._value = larger / self._martingales
             if (1 - SPENT) * self._value >= self.level:
                 alarms += 1
                 self._begin_martingales()
@@ -157,4 +158,4 @@ class DriftTest:
 
     def _begin_martingales(self) -> None:
         self._of_p_values, self._of_tail = Martingale(len(odds(0.5))), Martingale(len(self._tail))
-        self._value = 1.0
+        self._value = 1 / self._martingales

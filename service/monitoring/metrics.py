@@ -131,7 +131,7 @@ class Metrics:
         )
         self.drift_evidence = self._gauge(
             "drift_evidence",
-            "log10 of a test martingale: evidence that scores are not exchangeable with the held-out data.",
+            "log10 of half the larger test martingale: evidence that scores are not like the held-out ones.",
             *MODEL,
         )
         self.drift_alarms = self._counter(

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from demur.service.maths import exchangeability
-from demur.service.maths.exchangeability import STAKES, DriftTest, SmoothedPValues, TailOdds, odds
+from demur.service.maths.exchangeability import SPENT, STAKES, DriftTest, SmoothedPValues, TailOdds, odds
+from demur.service.maths.martingale import JUMP
 from tests import reference
 
 Array = npt.NDArray[Any]
@@ -133,9 +134,25 @@ def test_a_change_is_noticed_soon_also_after_a_long_time_without(shift: float, q
     assert drift.observe(shift + generator.normal(size=1000)) >= 5  # and again, as long as it lasts
 
 
+@pytest.mark.parametrize(("calibration", "foreign"), [(100, 0.0), (100, 0.1), (100, 1.0), (4, 0.1)])
+def test_evidence_is_half_the_larger_martingale(calibration: int, foreign: float) -> None:
+    """Neither is a martingale by what both look at: so the larger one counts, at half of its worth. With too few
+    held-out scores for the second, the first one counts whole."""
+    generator = np.random.default_rng(11)
+    known, served = generator.normal(size=calibration), generator.normal(size=40)
+    served[generator.random(40) < foreign] += 4
+    drift = DriftTest(known, 1e9, np.random.default_rng(5))
+    drift.observe(served)
+    p_values, tail = SmoothedPValues(known, np.random.default_rng(5)).next(served), TailOdds(known, SPENT / 1e9)
+    values = [reference.martingale_values([*map(reference.drift_factors, p_values)], JUMP)[-1]]
+    if calibration == 100:
+        values.append(reference.martingale_values([[*tail.of(score)] for score in served.tolist()], JUMP)[-1])
+    assert drift.evidence == pytest.approx(np.log10(max(values) / len(values)))
+
+
 def test_evidence_is_a_logarithm_that_falls_while_nothing_changes() -> None:
     generator = np.random.default_rng(3)
     drift = DriftTest(generator.normal(size=300), LEVEL, generator)
-    assert drift.evidence == 0
+    assert drift.evidence == pytest.approx(np.log10(0.5))
     drift.observe(generator.normal(size=3000))
     assert drift.evidence < -1
