@@ -88,7 +88,7 @@ WHEN = {
         "traces": "When an OpenTelemetry collector is there, and you follow requests through several services.",
         "access_log": "`false`, when a proxy already logs requests, or to save time under load.",
         "log_format": "`json` where a collector reads the log.",
-        "log_level": "`debug` to investigate a fault (or SIGUSR1 while the service runs), `warning` for a quiet log.",
+        "log_level": "`debug` to investigate a fault, `warning` for a quiet log.",
     },
 }
 UNITS = {

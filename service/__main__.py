@@ -34,7 +34,7 @@ from .process.forced_exit import ForcedExit
 from .process.listening import too_few_files
 from .process.logs import log_config
 from .process.server import build_server
-from .process.supervisor import METRICS_FOLDER, listener, supervise
+from .process.supervisor import METRICS_FOLDER, clear_metrics, listener, supervise
 from .process.uvicorn_support import UnsupportedUvicornError, check_uvicorn
 from .process.worker import STARTUP_FAILURE
 from .security.api_keys import KeyFileError, KeyRing
@@ -98,6 +98,8 @@ def serve(
         if settings.uris:
             logging.config.dictConfig(log_config(settings))  # what is fetched is told as everything else
             fetch_bundles(settings)
+        if given := os.environ.get(METRICS_FOLDER):
+            clear_metrics(Path(given))
         run = _workers(settings) if settings.workers > 1 else _single(settings)
     except ValidationError as error:
         name, problem = refused_value(error)

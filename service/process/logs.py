@@ -161,14 +161,6 @@ def _told_in_json(message: str) -> str:
     return JsonLines().format(record)
 
 
-def toggle_debug(level: str) -> None:
-    """Log debug messages of the service, or where it does so, those of `level` and above again."""
-    logger = logging.getLogger("demur")
-    on = logger.level != logging.DEBUG
-    logger.setLevel(logging.DEBUG if on else "INFO" if level == "debug" else level.upper())
-    logger.log(max(logger.level, logging.INFO), "SIGUSR1: debug messages are %s", "on" if on else "off")
-
-
 def log_config(settings: Settings) -> dict[str, Any]:
     """uvicorn's logging configuration, with time and request in each line, and loggers for the service's messages and
     its requests."""

@@ -24,7 +24,7 @@ from ..runtime import Runtime
 from ..settings import Settings
 from .forced_exit import ForcedExit, exit_now
 from .listening import OutOfDescriptors, accept_waiting, most_connections, refuse_new_connections
-from .logs import log_config, toggle_debug
+from .logs import log_config
 from .metrics_files import reserve_room_for_metrics
 from .startup_signals import in_terminal
 
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("demur")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-DEBUG = signal.SIGUSR1
-WITHOUT_MEANING = signal.SIGUSR2  # to this service: it would end it without an answer
+WITHOUT_MEANING = (signal.SIGUSR1, signal.SIGUSR2)  # to this service: they would end it without an answer
 # Longer than the minute for which load balancers commonly keep idle connections: they must close first, or they send a
 # request over a connection that has just been closed.
 KEEP_ALIVE_SECONDS = 75
@@ -62,7 +61,7 @@ class Server(uvicorn.Server):
     noticed; then nothing new is accepted, running requests are finished, and the process ends. SIGINT does not wait.
     SIGHUP looks for new, changed and removed bundles; where the service was started in a terminal, that has closed, and
     SIGHUP does as SIGTERM. A second SIGTERM changes nothing: with a signal to the whole process group, a worker gets it
-    twice. SIGUSR1 turns debug messages on, and off again.
+    twice.
 
     `heartbeat` is called when requests are accepted, and about every second from then on. `all_stop` returns whether no
     other process goes on accepting from the listening sockets. `forced_exit` ends the process if it does not by itself.
@@ -231,16 +230,13 @@ class Server(uvicorn.Server):
             yield
 
     def handle_signal(self, sig: int, frame: FrameType | None) -> None:
-        """What the signal asks for: new bundles, debug messages, or the end."""
-        asked: dict[int, Callable[[], None]] = {DEBUG: lambda: toggle_debug(str(self.config.log_level))}
-        if not self._of_terminal:
-            asked[signal.SIGHUP] = self._reload
-        if sig not in asked:
+        """What the signal asks for: new bundles, or the end."""
+        if sig != signal.SIGHUP or self._of_terminal:
             self.handle_exit(sig, frame)
         elif self._event_loop is not None:
             # A signal handler runs between any two instructions: only this call is safe there.
             # In a context of its own: the one at hand is that of some request, which the log would name.
-            self._event_loop.call_soon_threadsafe(asked[sig], context=contextvars.Context())
+            self._event_loop.call_soon_threadsafe(self._reload, context=contextvars.Context())
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Readiness turns to 503 at once, for clients that keep their connection; then drain."""
@@ -277,11 +273,11 @@ class Server(uvicorn.Server):
 
 @contextlib.contextmanager
 def handled_signals(handle: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
-    """While the block runs, `handle` the signals that mean something to the service, and ignore the one that does not.
+    """While the block runs, `handle` the signals that mean something to the service, and ignore those that do not.
 
     A SIGHUP that is ignored stays so: `nohup` has asked for it.
     """
-    wanted: dict[signal.Signals, Any] = {**dict.fromkeys((*SIGNALS, DEBUG), handle), WITHOUT_MEANING: signal.SIG_IGN}
+    wanted: dict[signal.Signals, Any] = dict.fromkeys(SIGNALS, handle) | dict.fromkeys(WITHOUT_MEANING, signal.SIG_IGN)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         del wanted[signal.SIGHUP]
     previous = {number: signal.signal(number, handler) for number, handler in wanted.items()}

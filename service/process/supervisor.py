@@ -35,7 +35,7 @@ from prometheus_client import multiprocess as metrics_files
 from ..models.passed_trials import FOLDER
 from ..monitoring.metrics import SHARED_FOLDER
 from ..settings import Settings
-from .server import DEBUG, handled_signals
+from .server import handled_signals
 from .startup_signals import in_terminal
 from .worker import STARTUP_FAILURE, Worker, run_worker
 
@@ -124,12 +124,9 @@ class Supervisor:
             self._kill_at = time.monotonic() + GRACE_SECONDS
 
     def _handle(self, number: int) -> None:
-        """SIGHUP goes on to the workers, which look for new bundles, but where a terminal has closed; SIGUSR1 does."""
-        if number not in (signal.SIGHUP, DEBUG):
+        """SIGHUP goes on to the workers, which look for new bundles, but where a terminal has closed."""
+        if number != signal.SIGHUP:
             self._stop(number)
-        elif number == DEBUG:
-            for worker in self._workers:
-                worker.send(DEBUG)
         elif in_terminal():
             self._stop(signal.SIGTERM)
         else:
@@ -202,15 +199,19 @@ def listener(settings: Settings, port: int | None = None) -> Iterator[socket.soc
         yield listening
 
 
+def clear_metrics(folder: Path) -> None:
+    """Remove what processes that were killed have left there."""
+    for file in folder.glob("*_[0-9]*.db"):
+        file.unlink(missing_ok=True)
+    shutil.rmtree(folder / FOLDER, ignore_errors=True)
+
+
 @contextlib.contextmanager
 def _metrics_folder() -> Iterator[tuple[Path, bool]]:
     """The folder from the environment, or (True) a new one in memory that is removed afterwards; workers inherit it."""
     if given := os.environ.get(METRICS_FOLDER):
         if not Path(given).is_dir():
             raise NotADirectoryError(f"{METRICS_FOLDER}: found {given!r}, expected an existing folder")
-        for file in Path(given).glob("*_[0-9]*.db"):  # left behind by killed processes
-            file.unlink(missing_ok=True)
-        shutil.rmtree(Path(given) / FOLDER, ignore_errors=True)
         yield Path(given), False
         return
     shared_memory = Path("/dev/shm")  # noqa: S108  mkdtemp picks an unused name

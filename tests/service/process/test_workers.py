@@ -109,6 +109,17 @@ def test_a_killed_worker_is_replaced_and_the_service_goes_on(classification: Syn
     assert tmp_path.is_dir()
 
 
+def test_one_process_counts_nothing_of_those_before_it(classification: Synthetic, tmp_path: Path) -> None:
+    left = [tmp_path / f"{kind}_99999.db" for kind in ("counter", "gauge_livemax")]
+    for file in left:
+        file.write_bytes(b"of a process that was killed")
+    with running(classification.path, PROMETHEUS_MULTIPROC_DIR=str(tmp_path)) as server:
+        predict(server)
+        wait_for_metric(server, r"demur_predictions_total\{.*\}", 1)
+        assert not [file for file in left if file.exists()]
+        assert server.terminate() == 0
+
+
 def test_a_killed_worker_is_replaced_whatever_line_of_the_keys_is_bad_by_then(
     classification: Synthetic, tmp_path: Path
 ) -> None:
