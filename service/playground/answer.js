@@ -16,10 +16,7 @@ export class Answer {
     this.label = document.getElementById("label");
     this.sentence = document.getElementById("sentence");
     this.body = element("div");
-    this.chart = new ScoreChart(reference, card.decision.threshold ?? card.calibration.threshold, () => {
-      this.decide();
-      this.onThreshold?.(this.chart.moved ? this.chart.threshold : null);
-    });
+    this.chart = new ScoreChart(reference, card.decision.threshold ?? card.calibration.threshold, () => this.decide());
     place.append(this.body, element("h3", {}, `Score: ${card.calibration.score.replaceAll("_", " ")}`), this.chart.root);
   }
 

@@ -160,9 +160,9 @@ export class ImageInput {
     this.turn += 1;
     const { turn } = this;
     const picture = await createImageBitmap(file).catch(() => null);
-    const content = await encoded(file);
+    const content = await encoded(file).catch(() => null); // a folder is none
     if (turn !== this.turn) return; // something else was drawn or chosen meanwhile
-    if (picture === null) {
+    if (picture === null || content === null) {
       this.fail(new Error(`${file.name} cannot be read: choose a PNG, JPEG or WebP picture.`));
       return;
     }

@@ -41,6 +41,7 @@ export class Live {
 
   show(shown) {
     clearInterval(this.#timer);
+    if (!shown && this.failed) this.fail(null);
     if (!shown) return;
     this.#read();
     this.#timer = setInterval(() => this.#read(), EVERY_MILLISECONDS);

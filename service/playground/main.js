@@ -1,7 +1,6 @@
 // The page: asks what is served, and puts the input that suits it beside the answer.
 
 import { Answer } from "./answer.js";
-import { CurveInput } from "./curve_input.js";
 import { element } from "./elements.js";
 import { ImageInput } from "./image_input.js";
 import { Live } from "./live.js";
@@ -36,7 +35,6 @@ function withInput(card, changed, fail) {
   const { input } = card;
   if (input.image) return new ImageInput(place, input, card.class_names ?? [], changed, fail);
   if (input.text) return new TextInput(place, changed);
-  if (!input.parts && CurveInput.takes(card)) return new CurveInput(place, card, service, changed);
   if (!input.parts && TokenInput.takes(input)) return new TokenInput(place, input, changed);
   if (!input.parts && TableInput.takes(input)) return new TableInput(place, input, changed);
   const parts = input.parts?.map(({ name, shape }) => `${name} (${shape.join(" × ")})`).join(", ") ?? input.shape.join(" × ");
@@ -47,6 +45,8 @@ function withInput(card, changed, fail) {
 
 async function start() {
   const [card, reference] = await Promise.all([service.card(), service.reference()]);
+  told("");
+  service.model = card;
   find("page").hidden = false;
   find("model").textContent = `${card.name}, version ${card.version}: ${card.task}`;
   document.title = `${card.name} – Demur playground`;
@@ -61,8 +61,8 @@ async function start() {
   }, (error) => {
     answer.clear(error.message);
     if (error.status === 401) fail(error);
-    // The new model may take other inputs, and refuse those of the old one's form.
-    if (error.status === 422) service.card().then(({ digest }) => digest === card.digest || told(REPLACED)).catch(fail);
+    // The new model may take other inputs, and refuse those of the old one's form; or the old one is no longer here.
+    if (error.status === 422 || error.status === 404) service.card().then(({ digest }) => digest === card.digest || told(REPLACED)).catch(fail);
   }, (busy) => {
     find("trial").setAttribute("aria-busy", busy);
     clearTimeout(slow);
@@ -78,11 +78,10 @@ async function start() {
     told("");
     answer.clear("What is entered is no input yet.");
   };
-  const input = withInput(card, send, (error) => {
+  withInput(card, send, (error) => {
     latest.cancel();
     answer.clear(error.message);
   });
-  answer.onThreshold = (threshold) => input?.threshold?.(threshold);
   again = async () => send(asked);
   const live = new Live(find("live"), service, card, (error) => (error ? fail(error) : told("")));
   tabs(find("tabs"), (chosen) => live.show(chosen === "watch"));

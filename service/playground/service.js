@@ -29,17 +29,14 @@ export class Service {
   }
 
   async predict(body) {
-    return (await this.predictAll(body))[0];
-  }
-
-  async predictAll(body) {
-    const answer = await this.#asked("./predict?detail=full&trial=true", {
+    const { name, version } = this.model; // whose card is shown: another one may answer a part of the requests
+    const place = [name, "versions", version].map(encodeURIComponent).join("/");
+    const { predictions: [one], warnings, model } = await this.#asked(`./models/${place}/predict?detail=full&trial=true`, {
       method: "POST",
       headers: { "Content-Type": "application/json" },
       body: JSON.stringify(body),
     });
-    const { warnings, model } = answer;
-    return answer.predictions.map((one) => ({ ...one, warnings, digest: model.digest }));
+    return { ...one, warnings, digest: model.digest };
   }
 
   async #asked(address, options = {}, read = (response) => response.json()) {
@@ -74,6 +71,7 @@ export class Latest {
     clearTimeout(this.timer);
     this.#next = null;
     this.#wanted = false;
+    this.working(false);
   }
 
   async send(body) {
@@ -82,8 +80,8 @@ export class Latest {
     this.#wanted = true;
     if (this.#busy) return;
     this.#busy = true;
-    this.working(true);
     while (this.#next !== null) {
+      this.working(true);
       const sent = this.#next;
       this.#next = null;
       try {

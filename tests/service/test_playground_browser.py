@@ -14,10 +14,12 @@ import pytest
 from PIL import Image
 
 from demur.service.bundle import InputSpec
+from demur.service.models.versions_file import Pinned, write_versions
 from demur.service.security.api_keys import new_key
 from tests.support.browser import CHROMIUM, needs_chromium
 from tests.support.bundles import FEATURE_SPEC, IMAGE_SPEC, TEXT_SPEC, tokenizer_json, write_linear, write_tokens
-from tests.support.server import ROOT, Server, running
+from tests.support.model_folders import bundle
+from tests.support.server import ROOT, RUNNING, Server, running, starting
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (make test installs it)")
 axe = pytest.importorskip(
@@ -227,6 +229,43 @@ def test_a_file_that_is_no_picture_is_named(page: Page, name: str, kind: str) ->
     assert decision(page) == "No answer"
 
 
+def test_a_folder_that_is_dropped_is_no_picture(page: Page) -> None:
+    page.evaluate("() => { FileReader.prototype.readAsDataURL = function () { this.onerror(); }; }")
+    choose(page, "folder", "", b"")
+    page.locator("#sentence", has_text="folder cannot be read").wait_for()
+
+
+def test_an_answer_that_is_not_wanted_any_more_is_not_missed(browser: Any, server: Server) -> None:
+    page = browser.new_page()
+    page.clock.install()
+    page.goto(f"http://127.0.0.1:{server.port}/")
+    answered(page)
+    page.route("**/predict*", lambda _: None)
+    page.get_by_role("button", name="Noise").click()
+    choose(page, "broken.png", "image/png", b"no picture")
+    page.locator("#sentence", has_text="broken.png cannot be read").wait_for()
+    page.clock.run_for(5000)
+    assert "broken.png cannot be read" in page.locator("#sentence").inner_text()
+    page.close()
+
+
+def test_the_version_that_is_shown_answers_beside_a_canary(browser: Any, tmp_path: Path) -> None:
+    for version in ("9", "10"):
+        bundle(tmp_path / "a" / version, "a", version)
+    write_versions(tmp_path, {"a": Pinned("9", {"10": 0.99})})
+    with starting("--models", str(tmp_path)) as server:
+        server.port = int(server.wait_for(RUNNING)[1])
+        server.wait_until_loaded()
+        page = browser.new_page()
+        page.goto(f"http://127.0.0.1:{server.port}/")
+        answered(page)
+        for name in ("The lowest", "The highest"):
+            after(page, page.get_by_role("button", name=name).click)
+        assert "a, version 9" in page.locator("#model").inner_text()
+        assert not page.locator("#problem").is_visible()
+        page.close()
+
+
 def test_no_old_decision_stands_where_there_is_no_answer(browser: Any, server: Server) -> None:
     page = browser.new_page()
     page.goto(f"http://127.0.0.1:{server.port}/")
@@ -254,8 +293,8 @@ def test_answers_of_another_bundle_are_told(browser: Any, server: Server) -> Non
 
 
 def test_images_need_not_be_square(browser: Any, tmp_path: Path) -> None:
-    bundle = write_linear(tmp_path / "bundle", outputs=3, spec=IMAGE_SPEC)
-    with running(bundle.path) as server:
+    made = write_linear(tmp_path / "bundle", outputs=3, spec=IMAGE_SPEC)
+    with running(made.path) as server:
         page = browser.new_page()
         page.goto(f"http://127.0.0.1:{server.port}/")
         answered(page)
@@ -302,8 +341,8 @@ def test_axe_finds_nothing_and_nothing_is_wider_than_the_screen(page: Page, sche
 
 def test_a_table_has_a_form(browser: Any, tmp_path: Path) -> None:
     names = ("a", "a very long name of a column, with its unit in brackets [mmol/l] " * 2, "c", 'say "d"')
-    bundle = write_linear(tmp_path / "bundle", outputs=3, spec=dataclasses.replace(FEATURE_SPEC, feature_names=names))
-    with running(bundle.path) as server:
+    made = write_linear(tmp_path / "bundle", outputs=3, spec=dataclasses.replace(FEATURE_SPEC, feature_names=names))
+    with running(made.path) as server:
         page = browser.new_page()
         page.goto(f"http://127.0.0.1:{server.port}/")
         answered(page)
@@ -332,22 +371,13 @@ def test_a_table_begins_with_a_usual_row(browser: Any, tmp_path: Path) -> None:
         page.close()
 
 
-def test_a_regression_of_one_input_has_a_curve(browser: Any, tmp_path: Path) -> None:
-    bundle = write_linear(tmp_path / "bundle", outputs=1, spec=InputSpec(shape=(1,)), size=2, regression=True)
-    with running(bundle.path) as server:
+def test_a_regression_has_an_interval(browser: Any, tmp_path: Path) -> None:
+    made = write_linear(tmp_path / "bundle", outputs=1, spec=InputSpec(shape=(1,)), size=2, regression=True)
+    with running(made.path) as server:
         page = browser.new_page()
         page.goto(f"http://127.0.0.1:{server.port}/")
         answered(page)
-        page.wait_for_selector("#input svg .mean")
-        asked = page.locator("output[for=value]").inner_text()
-        box = page.locator("#input svg").bounding_box()
-        after(page, lambda: page.mouse.click(box["x"] + 0.9 * box["width"], box["y"] + box["height"] / 2))
-        assert page.locator("output[for=value]").inner_text() != asked
-        red = page.locator("#input svg .band.above").count()
-        page.locator("#threshold").fill(page.locator("#threshold").get_attribute("min"))
-        assert page.locator("#input svg .band.above").count() > red
-        page.get_by_role("button", name="Reset").click()
-        assert page.locator("#input svg .band.above").count() == red
+        after(page, page.get_by_role("button", name="The highest").click)
         assert " to " in page.locator("#answer tbody td").nth(1).inner_text()
         page.close()
 
