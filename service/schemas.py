@@ -127,7 +127,7 @@ class PredictionSet(BaseModel):
 
     level: float
     size: Annotated[int, Field(description="How many classes belong to it.")]
-    labels: Annotated[list[str], Field(description="Of these, `top`; in descending order of probability.")]
+    labels: Annotated[list[str], Field(description="All of them, in descending order of probability.")]
 
 
 class ClassificationPrediction(OfClasses):

@@ -208,11 +208,11 @@ class _Columns:
         sets = self.decision.sets
         if not isinstance(sets, PredictionSets):
             return self.unknown
-        level, names, top, order = self.level, self.names, self.view.top, self.order
+        level, names, order = self.level, self.names, self.order
         found = [
             places[held].tolist() for places, held in zip(order, sets.ranked_members(self.p, order, level), strict=True)
         ]
-        return [{"level": level, "size": len(held), "labels": [names[k] for k in held[:top]]} for held in found]
+        return [{"level": level, "size": len(held), "labels": [names[k] for k in held]} for held in found]
 
     def label_set(self) -> Sequence[Any]:
         """Which labels each example surely has, and which it may have or not."""

@@ -65,15 +65,15 @@ def test_the_most_probable_classes(client: Client) -> None:
         ranked = sorted(one["probabilities"], key=lambda name: -one["probabilities"][name])[:2]
         for field in ("probabilities", "map_probabilities", "logit_mean", "logit_variance"):
             assert list(short[field].items()) == [(name, one[field][name]) for name in ranked]
-        assert short["prediction_set"]["size"] == one["prediction_set"]["size"] == len(one["prediction_set"]["labels"])
-        assert short["prediction_set"]["labels"] == one["prediction_set"]["labels"][:2]
+        assert short["prediction_set"] == one["prediction_set"]  # a part of it would not hold the truth as often
+        assert one["prediction_set"]["size"] == len(one["prediction_set"]["labels"])
     assert ask(client, "?top=999")["predictions"][0]["probabilities"].keys() == whole[0]["probabilities"].keys()
 
 
 def test_of_many_classes_ten_are_shown(many_classes: tuple[Synthetic, Client]) -> None:
     _, client = many_classes
     response = client.predict({"inputs": ROWS[:1]})
-    assert len(response.content) <= 2_000
+    assert len(response.content) <= 2_500  # with a set of some twenty
     (usual,), (whole,) = response.json()["predictions"], ask(client, "?detail=full", ROWS[:1])["predictions"]
     assert len(whole["probabilities"]) == len(whole["logit_variance"]) == MANY
     assert list(whole["probabilities"]) == [f"class {k}" for k in range(MANY)]
