@@ -378,9 +378,11 @@ def score(
             tell=strange.extend,
             warn=doubts.append,
         )
-        count = with_progress(lambda report: job(report=report))
-        for doubt in doubts:
-            print_error(f"warning: {doubt}")
+        try:
+            count = with_progress(lambda report: job(report=report))
+        finally:  # they may say why it failed
+            for doubt in doubts:
+                print_error(f"warning: {doubt}")
         print_lines([*map(listed, strange), f"Scored {count:,} inputs: {out}"])
     except (BundleError, ValueError) as error:
         fail(str(error))

@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from demur.service.bundle import read_manifest
-from demur.service.format.files import misplaced_file, replace_file
+from demur.service.format.files import check_writable, misplaced_file, replace_file
 from demur.service.inference.policy import Policy
 
 from .card import console
@@ -100,11 +100,13 @@ def evaluation_json(bundle: Path, evaluation: "Evaluation", policy: Policy) -> d
 
 
 def check_json(path: Path) -> None:
-    """`ValueError` for a place where the figures would damage something: only an earlier evaluation is replaced."""
+    """`ValueError` for a place where the figures would damage something: only an earlier evaluation is replaced;
+    `BundleError` where no file can be made."""
     if (problem := misplaced_file(path)) is not None:
         raise ValueError(f"--json {path}: {problem}")
     if path.exists() and not _is_evaluation(path):
         raise ValueError(f"--json {path}: exists and is no evaluation; nothing was overwritten, give another name")
+    check_writable(path)
 
 
 def _is_evaluation(path: Path) -> bool:

@@ -2,6 +2,7 @@
 
 import csv
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,7 +67,7 @@ def part_of(source: Source, number: int, parts: int) -> Source:
 
     def batches(start: int, size: int) -> Iterator[Batch]:
         left = end - first - start
-        for batch in source.batches(first + start, size):
+        for batch in source.batches(first + start, size) if left else ():
             yield batch if len(batch.inputs) <= left else batch.cut(left)
             left -= len(batch.inputs)
             if left <= 0:
@@ -114,7 +115,8 @@ def open_images(folder: Path, spec: InputSpec) -> Source:
         for first in range(start, len(files), size):
             chosen = files[first : first + size]
             decoded = [image_to_array(file.read_bytes(), spec, MAX_PIXELS, str(file)) for file in chosen]
-            yield Batch(np.stack(decoded), tuple(file.name for file in chosen))
+            names = tuple(os.fsencode(file.name).decode(errors="backslashreplace") for file in chosen)
+            yield Batch(np.stack(decoded), names)
 
     return Source(len(files), batches)
 

@@ -130,10 +130,10 @@ def _job(predictor: Predictor, path: Path, source: Source) -> Job:
     return Job(predictor.digest, str(path.resolve()), source.count, asked, kept, source.first)
 
 
-def _check_same_input(path: Path, source: Source, progress: ProgressFile, batch_size: int) -> None:
+def _check_same_input(path: Path, source: Source, progress: ProgressFile) -> None:
     """Refuse a file with another input at the place of the last one scored. Those after it may have been mended."""
     if progress.rows:
-        batch = next(source.batches(progress.rows - 1, batch_size))
+        batch = next(source.batches(progress.rows - 1, 1))
         if _digest(batch.inputs[0]) != progress.last:
             place = f"row {source.first + progress.rows - 1}"
             raise ScoringError(f"{path}: {place}: found another input than the one that was scored; {REMEDY}")
@@ -147,7 +147,7 @@ def _score(
     rows_of: RowsOf, path: Path, spec: InputSpec, source: Source, progress: ProgressFile, size: int, report: Report
 ) -> None:
     saved = time.monotonic()
-    _check_same_input(path, source, progress, size)
+    _check_same_input(path, source, progress)
     report(progress.rows, source.count)
     try:
         for batch in source.batches(progress.rows, size):

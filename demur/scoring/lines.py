@@ -1,5 +1,6 @@
 """Inputs from JSON lines, such as those of a service's audit trail that keeps inputs."""
 
+import codecs
 import json
 import re
 from collections import Counter
@@ -65,7 +66,7 @@ def _lines(path: Path, spec: InputSpec) -> Iterator[Line]:
                 continue
             try:
                 check_names_once(text)
-                line = from_json(text)
+                line = from_json(text.removeprefix(codecs.BOM_UTF8))
             except NameTwice as error:
                 raise ScoringError(f"{path}: line {number}: found {error}, expected each name once") from None
             except ValueError as error:

@@ -44,6 +44,8 @@ def encode_inputs(inputs: Inputs) -> tuple[bytes, str]:
     # A caller with a NumPy array has imported NumPy.
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(inputs, numpy.ndarray):
+        if numpy.ma.is_masked(inputs):  # what it hides would be sent as numbers
+            raise ValueError("inputs: found masked entries, expected numbers; fill what is missing")
         stream = io.BytesIO()
         numpy.save(stream, inputs, allow_pickle=False)
         return stream.getvalue(), NPY

@@ -154,6 +154,7 @@ COMMANDS = {
         "no column 'z', expected columns of named.csv",
     ),
     "evaluate: figures over another file": ("evaluate BUNDLE good.py --json good.py", "exists and is no evaluation"),
+    "evaluate: figures below a file": ("evaluate BUNDLE good.py --json good.py/o.json", "good.py is a file"),
     "evaluate: figures over a folder": ("evaluate BUNDLE good.py --json folder", "exists and is no file"),
     "evaluate: in the other order": ("evaluate good.py BUNDLE", "give the bundle first, then the recipe"),
     "evaluate: no recipe": ("evaluate BUNDLE gud.py", "gud.py: no such file"),

@@ -139,7 +139,13 @@ def test_a_guess_is_said(values: Predictor, tmp_path: Path) -> None:
     inputs.write_text("2021,2022,2023\n0.5,0.25,1\n")
     result = CliRunner().invoke(app, ["score", str(values.path), str(inputs), "--out", str(tmp_path / "rows.csv")])
     assert result.exit_code == 0
-    assert "inputs.csv: the first line, 2021,2022,2023, was taken for an example" in " ".join(result.stderr.split())
+    guess = "inputs.csv: the first line, 2021,2022,2023, was taken for an example"
+    assert guess in " ".join(result.stderr.split())
+    inputs.write_text("2021,2022,2023\n0.5,high,1\n")  # also where it fails, and the guess may be why
+    result = CliRunner().invoke(app, ["score", str(values.path), str(inputs), "--out", str(tmp_path / "more.csv")])
+    assert result.exit_code == 2
+    assert guess in " ".join(result.stderr.split())
+    assert "found 'high', expected a number" in " ".join(result.stderr.split())
 
 
 def test_a_part_belongs_to_one_process(table: Predictor, inputs: Path, out: Path) -> None:

@@ -5,6 +5,7 @@ import csv
 import io
 import itertools
 import json
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -86,6 +87,16 @@ def test_images_are_decoded_as_the_service_does(pictures: Predictor, tmp_path: P
     rows = rows_of(out)
     assert [row["file"] for row in rows] == ["a.JPG", "b.png", "c.webp"]
     same_as_served(rows, answer["predictions"])
+
+
+def test_names_that_are_no_text_are_written_with_escapes(pictures: Predictor, tmp_path: Path, out: Path) -> None:
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for name in (b"caf\xe9.png", "né.png".encode()):
+        with open(os.path.join(os.fsencode(folder), name), "wb") as file:  # noqa: PTH118  bytes
+            Image.fromarray(np.zeros((7, 9, 3), np.uint8)).save(file, "PNG")
+    score_file(pictures, folder, out, batch_size=2)
+    assert sorted(row["file"] for row in rows_of(out)) == [r"caf\xe9.png", "né.png"]
 
 
 def test_every_format_holds_the_same_numbers(table: Predictor, tmp_path: Path, out: Path) -> None:

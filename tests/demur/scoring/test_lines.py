@@ -51,6 +51,13 @@ def test_the_audit_trail_of_a_service_gives_its_answers_again(table: Predictor, 
     assert score_file(table, later, tmp_path / "again.jsonl", batch_size=7) == len(INPUTS)
 
 
+def test_a_byte_order_mark_is_no_part_of_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines_of()), "utf-8-sig")
+    found = np.concatenate([batch.inputs for batch in open_source(path, FEATURE_SPEC).batches(0, 6)])
+    np.testing.assert_array_equal(found, INPUTS)
+
+
 def test_each_input_is_what_the_network_took_to_the_bit(tmp_path: Path) -> None:
     source = open_source(written(tmp_path / "audit.jsonl.3", lines_of()), FEATURE_SPEC)
     found = np.concatenate([batch.inputs for batch in source.batches(0, 6)])

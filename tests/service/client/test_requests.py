@@ -40,6 +40,13 @@ def test_texts_are_sent_as_such(kind: str, texts: Any) -> None:
     assert sent(kind, "predict", texts).content == b'{"texts": ["a", "b"]}'
 
 
+def test_masked_entries_are_refused(kind: str) -> None:
+    masked = np.ma.masked_invalid([[1.0, np.nan]])
+    with pytest.raises(ValueError, match="inputs: found masked entries, expected numbers; fill what is missing"):
+        sent(kind, "predict", masked)
+    assert sent(kind, "predict", np.ma.masked_invalid([[1.0, 2.0]])).headers["content-type"] == "application/x-npy"
+
+
 def test_one_text_is_sent_as_one(kind: str) -> None:
     assert sent(kind, "predict", "a").content == b'{"texts": ["a"]}'
 
