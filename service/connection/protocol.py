@@ -17,6 +17,7 @@ from ..http.disconnect import DisconnectEvent
 from ..http.exchange import ARRIVAL
 from ..http.middleware import METRICS_PATH, PUBLIC_PATHS, secured
 from ..http.problems import make_problem, render
+from ..http.request_id import HEADER, id_of
 from ..schemas import Problem
 from ..settings import Settings
 from .client_timeout import GRACE_SECONDS, ClientTimeout
@@ -88,8 +89,9 @@ class LimitedProtocol(RefusingProtocol):
         waiting = Waiting(partial(start, cycle, app), lambda: cycle.disconnected)
         if not self.start_queue.submit(waiting, scrape=path == METRICS_PATH):
             self.count_error(BUSY.code)
-            self._log_refusal(BUSY)
-            busy: Any = secured(render(path, BUSY, {"Retry-After": "1"}))
+            identity = id_of(cycle.scope["headers"])
+            self._log_refusal(BUSY, identity)
+            busy: Any = secured(render(path, BUSY, {"Retry-After": "1", HEADER: identity}))
             start(cycle, busy)
 
     def shutdown(self) -> None:

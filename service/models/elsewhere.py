@@ -51,17 +51,18 @@ class Elsewhere:
     async def _fetch(self, uri: str) -> None:
         async with self._busy[uri]:
             trouble, is_refused = await asyncio.to_thread(self._pull, uri)
-        self._note(self._settings.folder_of(uri), trouble if is_refused else "")
+        if is_refused is not None:
+            self._note(self._settings.folder_of(uri), trouble if is_refused else "")
         if trouble and trouble != self._trouble.get(uri):
             log.error("%s; what is served stays", trouble)
         self._trouble[uri] = trouble
 
-    def _pull(self, uri: str) -> tuple[str, bool]:
-        """Why it could not be had, empty where it could; and whether it is there and refused."""
+    def _pull(self, uri: str) -> tuple[str, bool | None]:
+        """Why it could not be had, empty where it could; and whether it is there and refused, None: nobody knows."""
         try:
             pull(uri, self._settings.folder_of(uri), verifier(self._settings), hashed=False)
         except UnreachableError as error:
-            return str(error), False
+            return str(error), None
         except BundleError as error:
             return str(error), True
         except Exception as error:

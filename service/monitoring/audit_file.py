@@ -1,5 +1,6 @@
 """Where lines go that several processes write: a file that is renamed when it has grown large, or standard output."""
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -28,7 +29,6 @@ class RotatedFile:
 
     def __init__(self, path: Path, most_bytes: int, kept: int = KEPT) -> None:
         self.path, self._each_bytes, self.kept = path, most_bytes // (kept + 1), kept
-        self._torn = False  # whether the last line lacks its end
         self._stated, self._size = False, 0  # whether the file has the state, and its size then
         try:
             self._file = self._open()
@@ -46,15 +46,14 @@ class RotatedFile:
             self._reopen()
             stated = False
         beginning = b"" if stated and os.fstat(self._file).st_size >= self._size else state
-        text = b"\n" * self._torn + beginning + lines
-        written = os.write(self._file, text)
-        self._torn = 0 < written < len(text)
-        if written < len(text):
+        text = b"\n" * self._torn() + beginning + lines
+        if os.write(self._file, text) < len(text):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        self._size = os.fstat(self._file).st_size
-        self._stated = self._size < self._each_bytes
-        if not self._stated:
-            self._rename()
+        self._size, self._stated = os.fstat(self._file).st_size, True
+        if self._size >= self._each_bytes:
+            with contextlib.suppress(OSError):  # of a mount, or in a folder of others: the file grows
+                self._rename()
+                self._stated = False
 
     def close(self) -> None:
         """Release the file."""
@@ -70,7 +69,15 @@ class RotatedFile:
     def _reopen(self) -> None:
         fresh = self._open()
         os.close(self._file)
-        self._file, self._torn = fresh, False
+        self._file = fresh
+
+    def _torn(self) -> bool:
+        """Whether the last line lacks its end, as a full disk leaves it, of this process or of another one."""
+        if os.fstat(self._file).st_size in (0, self._size):
+            return False
+        with self.path.open("rb") as file:
+            file.seek(-1, os.SEEK_END)
+            return file.read(1) != b"\n"
 
     def _renamed(self) -> bool:
         try:

@@ -59,7 +59,7 @@ class ModelMetrics:
         metrics, predictor, model = self._metrics, self._predictor, self._model
         metrics.loads.labels(model[0], "success").inc()
         metrics.loads.labels(model[0], "failure")
-        metrics.stale.labels(model[0]).set(0)
+        metrics.stale.labels(model[0])  # 0, unless a folder of this model was refused
         metrics.info.labels(*model, predictor.digest).set(SERVING)
         metrics.serving[model] = predictor.digest
         metrics.false_reject_rate.labels(*model).set(predictor.decision.pooled.false_reject_rate)

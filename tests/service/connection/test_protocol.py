@@ -250,10 +250,11 @@ def test_where_too_many_wait_the_next_is_refused_and_its_connection_goes_on(monk
     with hosting(Arrivals()) as host, host.connection() as connection:
         with monkeypatch.context() as full:
             full.setattr(StartQueue, "submit", lambda *_, **__: False)
-            connection.sendall(PREDICT + BODY)
+            connection.sendall(PREDICT.replace(b"\r\n\r\n", b"\r\nX-Request-ID: mine\r\n\r\n") + BODY)
             answer = connection.recv(65536)
             assert answer.startswith(b"HTTP/1.1 503 ")
             assert b"retry-after: 1\r\n" in answer
+            assert b"x-request-id: mine\r\n" in answer.lower()
             assert json.loads(answer.partition(b"\r\n\r\n")[2])["code"] == "busy"
         connection.sendall(PREDICT + BODY)
         assert connection.recv(65536).endswith(b"served")

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from demur.service.bundle import BundleError
 from demur.service.models import elsewhere
 from demur.service.models.elsewhere import Elsewhere
+from demur.service.remote.errors import UnreachableError
 from demur.service.settings import Settings
 
 QUICK, SLOW = "hf://acme/quick", "hf://acme/slow"
@@ -32,5 +34,28 @@ def test_a_place_that_does_not_answer_delays_no_other(tmp_path: Path, monkeypatc
         assert looks.count(SLOW) == 1
         proceed.set()
         watching.cancel()
+
+    asyncio.run(test())
+
+
+def test_a_place_that_does_not_answer_says_nothing_of_what_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcomes = iter([BundleError(tmp_path, "bad", "mend it"), UnreachableError(tmp_path, "no answer"), None])
+    noted = list[bool]()
+
+    def pull(*_: object, **__: object) -> None:
+        if (error := next(outcomes)) is not None:
+            raise error
+
+    monkeypatch.setattr(elsewhere, "pull", pull)
+
+    async def test() -> None:
+        watched = Elsewhere(
+            Settings(bundle=(QUICK,), cache_dir=tmp_path), lambda _, refused: noted.append(bool(refused))
+        )
+        for expected in ([True], [True], [True, False]):
+            await watched.fetch()
+            assert noted == expected
 
     asyncio.run(test())

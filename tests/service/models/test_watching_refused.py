@@ -76,6 +76,19 @@ def test_a_bad_bundle_is_tried_again_less_and_less_often_and_logged_once(
     assert len([record for record in caplog.records if "not loaded" in record.getMessage()]) == 1
 
 
+def test_a_model_is_stale_also_where_an_older_version_is_loaded_later(tmp_path: Path) -> None:
+    (tmp_path / "a" / "10").mkdir(parents=True)
+    (tmp_path / "a" / "10" / MANIFEST).write_text("{}")
+    bundle(tmp_path / "a" / "9", "a", "9")
+
+    async def test(world: World) -> None:
+        await world.repository.refresh()
+        assert world.serving()
+        assert world.metric("demur_model_stale", model="a") == 1
+
+    run(test, tmp_path)
+
+
 def test_a_model_is_stale_as_long_as_one_of_its_folders_is_refused(tmp_path: Path) -> None:
     bundle(tmp_path / "a" / "2", "a", "2")
 

@@ -1,5 +1,6 @@
 """service/monitoring/audit_file.py: lines stay whole and are kept, whoever renames the file."""
 
+import errno
 import multiprocessing
 import os
 import resource
@@ -86,6 +87,37 @@ def test_a_line_that_was_cut_off_spoils_no_other(tmp_path: Path, renamed: bool) 
     cut = LINE + LINE[:4]
     assert path.read_bytes() == (LINE if renamed else cut + b"\n" + LINE)
     assert not renamed or (tmp_path / "moved").read_bytes() == cut
+
+
+def test_a_line_that_another_process_left_cut_off_spoils_none(tmp_path: Path) -> None:
+    """Of a run before this one, or of another worker."""
+    path = tmp_path / "audit"
+    path.write_bytes(LINE[:4])
+    file = RotatedFile(path, most_bytes=10**6, kept=1)
+    file.append(LINE)
+    with path.open("ab") as other:
+        other.write(LINE + LINE[:3])
+    file.append(LINE)
+    file.close()
+    assert path.read_bytes() == LINE[:4] + b"\n" + LINE + LINE + LINE[:3] + b"\n" + LINE
+
+
+def test_where_it_cannot_be_renamed_it_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a file that is mounted by itself: what is written is not lost."""
+    path = tmp_path / "audit"
+    file = RotatedFile(path, most_bytes=3 * len(LINE), kept=1)
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+
+    with monkeypatch.context() as mounted:
+        mounted.setattr(Path, "replace", refuse)
+        for _ in range(4):
+            file.append(LINE, b"state\n")
+    assert path.read_bytes() == b"state\n" + 4 * LINE
+    file.append(LINE)
+    file.close()
+    assert (tmp_path / "audit.1").read_bytes() == b"state\n" + 5 * LINE
 
 
 @pytest.mark.parametrize("name", ["missing/audit", "folder"])
