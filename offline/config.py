@@ -230,12 +230,13 @@ class FitConfig(BaseModel):
             raise ValueError("found an empty list, expected paths of layers; True chooses them, False leaves them out")
         return value
 
-    def budget(self, loss: float) -> float:
-        """`uncertainty_budget`, in nats; by default of a classification a share of its `loss` without uncertainty."""
+    def budget(self, loss: float, *, added: bool) -> float:
+        """`uncertainty_budget`, in nats; by default of a classification a share of its `loss` without uncertainty, of a
+        regression by whether it has `added` weights."""
         if self.uncertainty_budget is not None:
             return self.uncertainty_budget
         if self.likelihood == "regression":
-            return ADDED_BUDGET if self.added_weights else SUBNETWORK_BUDGET
+            return ADDED_BUDGET if added else SUBNETWORK_BUDGET
         return min(max(LOSS_SHARE * loss, LEAST_BUDGET), ADDED_BUDGET)
 
     @property

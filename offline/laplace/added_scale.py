@@ -113,7 +113,7 @@ def choose_scale(config: FitConfig, likelihood: Likelihood, held: Held) -> Added
     none = np.zeros_like(held.variance)
     plain = likelihood.log_likelihood(held.mean, none, held.targets)
     usual = _probabilities(likelihood, held, none)
-    budget = config.budget(-float(plain.mean()))
+    budget = config.budget(-float(plain.mean()), added=True)
 
     def pay(scale: float) -> Paid:
         variance, own = scale * held.variance, likelihood

@@ -149,7 +149,7 @@ def find_prior(
     if isinstance(job.likelihood, Regression) and method == "budget":
         targets = to_numpy(job.likelihood.standardised(tuning.targets))
         sweep = no_wider_than_targets(sweep, spectrum, examples, job.likelihood.noise, targets)
-    choice = choose_prior(sweep, method, config.budget(-(sweep.plain_log_likelihood or 0.0)))
+    choice = choose_prior(sweep, method, config.budget(-(sweep.plain_log_likelihood or 0.0), added=gated))
     warnings = choice.warnings if config.prior_precision or not gated else ()
     return _searched(sweep, choice), warnings
 

@@ -8,6 +8,7 @@ likelihood alone would have T -> 0, and a first error would cost without bound; 
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -18,7 +19,8 @@ from ..data.likelihood import Classification
 from ..network.finite import check_finite_outputs
 from ..runtime.arrays import Array, to_numpy
 
-LEAST, MOST = 0.1, 7.0  # T
+LEAST, MOST = 0.1, 7.0  # T, of nearly every network
+EDGE, WIDER, FURTHEST = 0.02, 2.0, 8.0  # of log T: where the best lies that near to an end, it is sought beyond
 SPREAD = 0.5  # s
 GOLDEN, STEPS = (math.sqrt(5) - 1) / 2, 14  # 1 % of T are left
 ROWS = 256
@@ -34,7 +36,7 @@ def plain_temperature(likelihood: Classification, network: nn.Module, data: Held
 
 
 def suited(likelihood: Classification, mean: Array, variance: Array, targets: Array) -> Classification:
-    """The likelihood at the temperature that suits the variances best, by golden-section search over log T.
+    """The likelihood at the temperature that suits the variances best.
 
     mean (n, K), variance (n, K) or (n, 1), as the likelihood's link takes them.
     """
@@ -45,6 +47,15 @@ def suited(likelihood: Classification, mean: Array, variance: Array, targets: Ar
         return fit - logarithm**2 / (2 * SPREAD**2 * len(mean))
 
     low, high = math.log(LEAST), math.log(MOST)
+    best = _highest(at, low, high)
+    while min(best - low, high - best) < EDGE and abs(best) < FURTHEST:
+        low, high = (low - WIDER, high) if best - low < EDGE else (low, high + WIDER)
+        best = _highest(at, low, high)
+    return replace(likelihood, temperature=math.exp(best))
+
+
+def _highest(at: Callable[[float], float], low: float, high: float) -> float:
+    """Where `at` is largest between the two, by golden-section search."""
     inner = [high - GOLDEN * (high - low), low + GOLDEN * (high - low)]
     values = [at(inner[0]), at(inner[1])]
     for _ in range(STEPS - 2):
@@ -56,4 +67,4 @@ def suited(likelihood: Classification, mean: Array, variance: Array, targets: Ar
             low, inner, values = inner[0], [inner[1], 0.0], [values[1], 0.0]
             inner[1] = low + GOLDEN * (high - low)
             values[1] = at(inner[1])
-    return replace(likelihood, temperature=math.exp(inner[0] if values[0] >= values[1] else inner[1]))
+    return inner[0] if values[0] >= values[1] else inner[1]

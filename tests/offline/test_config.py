@@ -178,10 +178,10 @@ def test_the_last_layer_takes_at_most_so_many() -> None:
 
 @pytest.mark.parametrize("added", [True, False])
 def test_the_budget_is_relative_to_the_loss(added: bool) -> None:
-    config = FitConfig(added_weights=added)
-    assert [config.budget(loss) for loss in (1.0, 0.05, 0.0)] == pytest.approx([0.004, 0.0025, 0.001])
-    assert FitConfig(added_weights=added, uncertainty_budget=0.1).budget(0.01) == 0.1
-    assert FitConfig(added_weights=added, likelihood="regression").budget(1.0) == (0.004 if added else 0.05)
+    config = FitConfig()
+    assert [config.budget(loss, added=added) for loss in (1.0, 0.05, 0.0)] == pytest.approx([0.004, 0.0025, 0.001])
+    assert FitConfig(uncertainty_budget=0.1).budget(0.01, added=added) == 0.1
+    assert FitConfig(likelihood="regression").budget(1.0, added=added) == (0.004 if added else 0.05)
 
 
 @settings(derandomize=True, deadline=None)

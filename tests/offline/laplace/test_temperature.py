@@ -74,10 +74,18 @@ def test_examples_that_are_all_right_do_not_make_the_network_certain(count: int)
     assert error > 1e-3 / count
 
 
-def test_labels_that_are_always_wrong_do_not_end_the_range() -> None:
+def test_labels_that_are_always_wrong_make_nothing_sure() -> None:
     mean = np.tile(5 * np.eye(3), (100, 1))
     found = suited(Classification(3), mean, np.zeros((300, 1)), np.tile([1, 2, 0], 100))
-    assert found.temperature == pytest.approx(7, rel=0.02)
+    assert found.probabilities(mean[:1], np.zeros((1, 1))) == pytest.approx(1 / 3, abs=0.05)
+
+
+@pytest.mark.parametrize("unit", [0.001, 0.02, 20.0, 500.0])
+def test_logits_of_another_unit_have_a_temperature_of_another_unit(unit: float) -> None:
+    """As of cosines without their scale, or of a network that was trained for too long."""
+    mean, targets = drawn(1.0, 20_000)
+    found = suited(LIKELIHOOD, unit * mean, np.zeros((20_000, 1)), targets)
+    assert found.temperature == pytest.approx(unit, rel=0.06)
 
 
 def test_the_plain_temperature_is_that_of_the_outputs() -> None:
