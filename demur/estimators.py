@@ -177,9 +177,9 @@ class DemurClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
     """Classes with calibrated probabilities, prediction sets and rejections.
 
     network: an `MLPClassifier`, of which a copy is trained (the default, with one hidden layer of 100); a function of X
-    and class numbers y that returns a trained torch module; or a trained module, whose training data should then be
-    those of `fit`. held_out: the share of the examples that calibrates; by default 30 %, and of few as many
-    as a threshold needs, at most half. config: options of the fit.
+    and class numbers y that returns a trained torch module; or a trained module, which has seen none of the data given
+    to `fit`: what calibrates must be new to it. held_out: the share of the examples that calibrates; by default 30 %,
+    and of few as many as a threshold needs, at most half. config: options of the fit.
 
     Fitted: `classes_`, `n_features_in_`, `feature_names_in_`, `bundle_`.
     """

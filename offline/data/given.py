@@ -16,8 +16,8 @@ from demur.service.format.manifest_input import LARGEST
 from demur.service.inference.frames import frame_array, frame_columns, is_frame, numbers_of
 from demur.service.inference.texts import check_texts, texts_of
 
-from ..network.given_network import network_of
 from ..network.inputs import named_inputs, packed
+from ..network.model_copy import usable
 from ..runtime.arrays import Array
 from ..runtime.progress import Track, length_of, silent
 from .description import check_is_spec
@@ -78,7 +78,8 @@ class Given:
     def dataset_size(self) -> int | None:
         """Examples of the dataset behind the batches, where there is one and it says so."""
         examples = getattr(self.batches, "dataset", None)
-        return None if examples is None else length_of(examples)
+        batched = getattr(self.batches, "batch_sampler", examples) is None  # by the dataset itself
+        return None if examples is None or batched else length_of(examples)
 
     def pairs(
         self, device: torch.device, like: Like = ANY, track: Track = silent, description: str = ""
@@ -142,7 +143,8 @@ class Given:
                 like.check(inputs, self.name)
             elif tuple(inputs.shape[1:]) != shape:
                 raise ValueError(
-                    f"{where}: found inputs of shape {tuple(inputs.shape[1:])}, expected {shape} as before"
+                    f"{where}: found inputs of shape {tuple(inputs.shape[1:])}, expected {shape} as before: pad or cut "
+                    "all of them to one length"
                 )
             elif inputs.dtype != dtype:
                 raise ValueError(f"{where}: found inputs of dtype {inputs.dtype}, expected {dtype} as before")
@@ -188,7 +190,7 @@ def all_given(
     columns = None if spec is None else spec.feature_names
     encoder = None
     if tokenizer is not None and (texts := texts_in(train)) is not None:
-        encoder = TextEncoder.of(tokenizer, [*texts, *(texts_in(held_out) or ())], network_of(model))
+        encoder = TextEncoder.of(tokenizer, [*texts, *(texts_in(held_out) or ())], usable(model))
     first = given_data(train, "train_loader", columns, encoder=encoder)
     return AllGiven(
         first,
@@ -397,9 +399,11 @@ class _Several(Dataset[Any]):
         self._inputs = {key: _tensor(value, f"{name}, input {key!r}") for key, value in inputs.items()}
         self._by_name, self._targets = by_name, targets
         lengths = {key: len(value) for key, value in self._inputs.items()}
+        if len(lengths) == len(targets) and not by_name:
+            raise ValueError(f"{name}: found an array for each example, expected one of all: give numpy.stack(X)")
         if set(lengths.values()) != {len(targets)}:
             raise ValueError(
-                f"{name}: found inputs of {lengths} examples and {len(targets)} targets, expected as many of each"
+                f"{name}: found inputs of {lengths!s:.200} examples, {len(targets)} targets, expected as many of each"
             )
 
     def __len__(self) -> int:

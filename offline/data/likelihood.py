@@ -261,10 +261,11 @@ class Regression:
         if targets.dim() == 1 and self.outputs == 1:
             targets = targets.unsqueeze(1)
         if tuple(targets.shape) != (batch, self.outputs):
+            whole = "" if targets.is_floating_point() else ", and its targets are no whole numbers: targets.float()"
             raise ValueError(
                 f"targets: found shape {tuple(targets.shape)}, expected ({batch}, {self.outputs}), one for each output "
                 "of the model; one of means and log variances returns two tensors of the targets' shape, or both side "
-                "by side"
+                f"by side{whole}"
             )
         if targets.is_complex():
             raise ValueError(f"targets: found dtype {targets.dtype}, expected real numbers")

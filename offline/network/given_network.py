@@ -45,6 +45,14 @@ def network_of(model: object, where: str = "model") -> nn.Module:
     raise TypeError(f"{where}: found {_kind(model)}, expected {EXPECTED}{_remedy(model)}")
 
 
+def unwrapped(model: object) -> object:
+    """The model without the wrappers of torch.compile and of several devices."""
+    if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+        return unwrapped(model.module)
+    inner = getattr(model, "_orig_mod", None)
+    return model if inner is None else unwrapped(inner)
+
+
 def read_file(model: object) -> object:
     """The network where it is given as a file, which is read once; anything else as it is."""
     return network_of(model) if isinstance(model, str | os.PathLike | onnx.ModelProto) else model
@@ -74,7 +82,7 @@ def _from_sklearn(model: object, where: str) -> nn.Module:
 def class_names_of(model: object, outputs: int) -> tuple[str, ...] | None:
     """The names that the model itself has for its outputs: transformers' `config.id2label` where they are none of its
     own making ("LABEL_0"), scikit-learn's `classes_`, or those in an ONNX file; None for other numbers of them."""
-    labels = getattr(getattr(model, "config", None), "id2label", None)
+    labels = getattr(getattr(unwrapped(model), "config", None), "id2label", None)
     classes = getattr(model, "classes_", None)
     found: tuple[str, ...] = model.file.class_names if isinstance(model, OnnxNetwork) else ()
     if isinstance(labels, Mapping) and sorted(labels) == list(range(len(labels))):

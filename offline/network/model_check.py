@@ -86,7 +86,7 @@ def check_private(
                 returned = network(few)
             form = output_form(returned, len(few), classification, targets, real)
             if form.one_logit:
-                refuse_sigmoid(network, few)
+                refuse_sigmoid(network, few, form)
             form.install(network)
             mean = check_output(network(inputs[:FEW].clone()), len(few))
             again = [network(inputs[:FEW].clone()) for _ in range(REPEATS)]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from .given_network import network_of
+from .given_network import network_of, unwrapped
 from .unsupported import UnsupportedModelError, one_line
 
 
@@ -21,9 +21,7 @@ def usable(model: object) -> nn.Module:
             "model: found a TorchScript module, expected the network that it was made of, as its Python class, with "
             "the same weights: network.load_state_dict(scripted.state_dict())"
         )
-    plain = getattr(model, "_orig_mod", model)
-    if isinstance(plain, nn.DataParallel | nn.parallel.DistributedDataParallel):
-        plain = plain.module
+    plain = unwrapped(model)
     assert isinstance(plain, nn.Module)
     quantised = [path for path, layer in plain.named_modules() if "quantized" in type(layer).__module__]
     if quantised:

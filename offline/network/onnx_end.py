@@ -14,12 +14,14 @@ from onnx import helper, numpy_helper
 from ..runtime.arrays import Array
 from .onnx_batch import TRIED, trial
 from .onnx_tail import PASSING, LastLayer, Made, Network, logits_before
+from .unsupported import UnsupportedModelError
 
 MOST_READ = 4096  # numbers of an example
 # Of probabilities: what trees vote for is impossible only as far as they have seen, and rounded to 1e-7. What a network
 # computes has digits as long as it has any, but for the odds of what is next to 1.
 LEAST_VOTE, LEAST_COMPUTED, LEAST_ODDS = 1e-3, 1e-30, 1e-6
 ROUNDED = 1e-5  # sums of votes
+CLOSE = 1e-3  # to a layer's outputs, what it gives in float32
 VOTING = {"TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor", "ArrayFeatureExtractor"}  # of neighbours
 FLAT, PROBABLE, LOGARITHM, OTHER, LOGITS, READ, JOINED = (
     f"demur_{name}" for name in ("flat", "probable", "logarithm", "other", "logits", "read", "joined")
@@ -47,12 +49,25 @@ def layer_behind(
     features = _flat(graph, name, FLAT)
     if made is not None:
         makers = [network.makers[each] for each in (name, *_ancestors(name, network)) if each in network.makers]
-        features = _logits(graph, made, makers)
+        features = _logits(graph, made, makers, network)
     if read is not None:
         graph.node.append(helper.make_node("Concat", [_flat(graph, read, READ), features], [JOINED], axis=1))
         features = JOINED
     weight = np.concatenate([np.zeros((count, width)), np.eye(count)], axis=1).astype(np.float32)
     return LastLayer(features, weight, np.zeros(count, np.float32), name != output, True, made, read)
+
+
+def agrees(model: onnx.ModelProto, layer: LastLayer, where: str) -> bool:
+    """Whether the layer gives what the file has there, for some inputs: the operators do not say which axes it is on.
+    True where the file cannot be run on these."""
+    try:
+        gives, features = trial(model, [layer.gives, layer.features], where)
+    except UnsupportedModelError:
+        return True
+    if features.shape != (TRIED, layer.weight.shape[1]) or gives.size != TRIED * len(layer.weight):
+        return False
+    found, expected = features @ layer.weight.T + layer.bias, gives.reshape(TRIED, -1)
+    return np.allclose(found, expected, rtol=CLOSE, atol=CLOSE * float(np.abs(expected).max()))
 
 
 def probabilities_in(outputs: Array, labels: bool) -> Made | None:
@@ -85,11 +100,16 @@ def before_link(output: str, network: Network) -> str:
     return output
 
 
-def _logits(graph: onnx.GraphProto, made: Made, makers: Sequence[onnx.NodeProto]) -> str:
-    """log p less its mean over the classes, or log(p / (1 - p)), of what the nodes `makers` have made."""
+def _logits(graph: onnx.GraphProto, made: Made, makers: Sequence[onnx.NodeProto], network: Network) -> str:
+    """log p less its mean over the classes, or log(p / (1 - p)), of what the nodes `makers` have made, the nearest
+    first."""
     classic = any(node.domain == "ai.onnx.ml" for node in makers)
     least = LEAST_COMPUTED if made == "rows" and not classic else LEAST_ODDS
     least = LEAST_VOTE if any(map(_votes, makers)) else least
+    last = next((node for node in makers if node.op_type not in PASSING), None)
+    if last is not None and last.op_type == "DequantizeLinear":  # 0 is all that rounds to it
+        step = network.constant(last.input[1])
+        least = LEAST_VOTE if step is None else float(step.max()) / 2
     constants = {"least": np.float32(least), "most": np.float32(1 - least), "one": np.float32(1), "axis": np.array([1])}
     names = {name: f"{PROBABLE}_{name}" for name in constants}
     graph.initializer.extend(numpy_helper.from_array(np.asarray(constants[name]), names[name]) for name in constants)

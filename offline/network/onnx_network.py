@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.inliner
 import torch
 from onnxscript import ir, optimizer
 from torch import Tensor, library, nn
@@ -24,7 +25,7 @@ from demur.service.inference.onnx_runtime import onnxruntime
 from ..runtime.arrays import to_numpy
 from ..runtime.quiet import quiet_exporter
 from .onnx_batch import freed
-from .onnx_end import before_link, layer_behind, probabilities_in
+from .onnx_end import agrees, before_link, layer_behind, probabilities_in
 from .onnx_tail import LastLayer, Made, Network, last_layer
 from .unsupported import UnsupportedModelError, one_line
 
@@ -34,6 +35,7 @@ TYPES = {
     onnx.TensorProto.INT64: "int64",
     onnx.TensorProto.BOOL: "bool",
 }
+TORCH = {onnx.TensorProto.FLOAT: torch.float32, onnx.TensorProto.INT64: torch.int64, onnx.TensorProto.BOOL: torch.bool}
 # By the type of a file's input: what it takes in the bundle, and is cast from there.
 _KIND = onnx.TensorProto
 TAKEN_AS = {
@@ -137,7 +139,8 @@ class OnnxBody(nn.Module):
             raise ValueError(f"found the inputs {found}, expected {expected}")
         given = [*inputs, *(named[name] for name in self.names[len(inputs) :])]
         floats = [x.dtype for x in given if x.is_floating_point()]
-        features: Tensor = self.operator([x.float() if x.is_floating_point() else x for x in given])
+        own = [x.to(TORCH[self.kinds[name]]) for name, x in zip(self.names, given, strict=True)]
+        features: Tensor = self.operator(own)
         return features.to(floats[0] if floats else torch.get_default_dtype())
 
     def function(self, opset: int) -> ir.Function:
@@ -170,7 +173,7 @@ class OnnxFile:
         """As `load_onnx` has it. made: what the outputs are that come from no linear layer (`layer_behind`)."""
         model, network = self.model, Network.of(self.model.graph, self.where)
         layer = last_layer(self.output, network, links)
-        if layer is None:
+        if layer is None or (layer.gives and not agrees(model, layer, self.where)):
             model = onnx.shape_inference.infer_shapes(model)
             layer = layer_behind(model, self.output, network, links, made)
         outputs, width = layer.weight.shape
@@ -254,6 +257,8 @@ def _read(source: str | Path | onnx.ModelProto, where: str) -> tuple[onnx.ModelP
     try:
         if not any(each.domain in ("", "ai.onnx") for each in model.opset_import):
             model.opset_import.append(onnx.helper.make_opsetid("", ONNX_OPSET))
+        if model.functions:  # which the converter would lose
+            model = onnx.inliner.inline_local_functions(model, convert_version=True)
         model = onnx.version_converter.convert_version(model, ONNX_OPSET)
     except Exception as error:  # the converter knows not every operator of every version
         raise UnsupportedModelError(

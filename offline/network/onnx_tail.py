@@ -51,7 +51,8 @@ class LastLayer:
     """The network's outputs from its features (B, F): features @ weight.T + bias; weight (K, F), bias (K,) float32.
 
     left_out: a softmax or sigmoid behind it. changes_nothing: a part of the features are the outputs, or the logits of
-    what these are `made`. read: the tensor that the other features are; None: there are none.
+    what these are `made`. read: the tensor that the other features are; None: there are none. gives: the tensor of the
+    file that it must give; "" where its operators leave no doubt.
     """
 
     features: str
@@ -61,6 +62,7 @@ class LastLayer:
     changes_nothing: bool = False
     made: Made | None = None
     read: str | None = None
+    gives: str = ""
 
 
 @dataclass(frozen=True)
@@ -99,19 +101,20 @@ def last_layer(output: str, network: Network, links: bool = True) -> LastLayer |
 
     links: a softmax, its logarithm or a sigmoid is left out. So is the shape of a single output.
     """
-    tail, linked = _Tail(output, np.ones(1), np.zeros(1)), not links
+    tail, linked, gives = _Tail(output, np.ones(1), np.zeros(1)), not links, output
     while True:
         node = network.makers.get(tail.name)
         if node is None:
             return None
         logits = logits_before(node, network)
         if logits is not None and not linked and tail.is_identity and tail.chosen is None:
-            linked, tail = True, replace(tail, name=logits)
+            linked, tail, gives = True, replace(tail, name=logits), logits
             continue
         before = _before(node, tail, network)
         if before is None:
             folded = _folded(node, tail, network)
-            return None if folded is None else replace(folded, left_out=links and linked)
+            sure = node.op_type == "Gemm" and tail.chosen is None and not tail.single
+            return None if folded is None else replace(folded, left_out=links and linked, gives="" if sure else gives)
         tail = before
 
 
@@ -133,7 +136,7 @@ def _before(node: onnx.NodeProto, tail: _Tail, network: Network) -> _Tail | None
     """The tail with one more node in it; None for one that is no part of a tail."""
     if node.op_type in PASSING:
         return replace(tail, name=node.input[0])
-    if node.op_type in RESHAPING:
+    if node.op_type in RESHAPING and tail.chosen is None:
         return replace(tail, name=node.input[0], single=tail.single or node.op_type != "Flatten")
     if node.op_type == "Gather":
         chosen = network.constant(node.input[1])
@@ -154,7 +157,8 @@ def _affine(node: onnx.NodeProto, tail: _Tail, network: Network) -> _Tail | None
     name = node.input[0] if left is None else node.input[1]
     value = right if left is None else left
     assert value is not None
-    if value.size > 1 and value.size != value.shape[-1]:  # one number for each example
+    of_another_axis = tail.chosen is not None and 1 < value.size <= tail.chosen.max()
+    if of_another_axis or (value.size > 1 and value.size != value.shape[-1]):  # one number for each example
         return None
     if node.op_type == "Add":
         return tail.plus(value, name)
@@ -171,6 +175,8 @@ def _folded(node: onnx.NodeProto, tail: _Tail, network: Network) -> LastLayer | 
     if linear is None:
         return None
     weight, bias = linear
+    if tail.chosen is not None and tail.chosen.max() >= len(weight):  # of another axis
+        return None
     chosen = slice(None) if tail.chosen is None else tail.chosen
     weight, bias = weight[chosen], bias[chosen]
     if (tail.single and len(weight) != 1) or {len(tail.scale), len(tail.shift)} - {1, len(weight)}:

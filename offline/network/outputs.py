@@ -7,6 +7,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from .unsupported import UnsupportedModelError
 
@@ -123,16 +124,16 @@ def check_output(output: object, batch: int) -> Tensor:
     return output
 
 
-def refuse_sigmoid(network: nn.Module, inputs: Tensor) -> None:
-    """`ValueError` for a network of classes or labels that ends in a sigmoid; inputs (B, *input_shape).
+def refuse_sigmoid(network: nn.Module, inputs: Tensor, form: OutputForm = PLAIN) -> None:
+    """`ValueError` for a network of classes or labels whose outputs end in a sigmoid; inputs (B, *input_shape).
 
-    Its last operation tells, since logits may lie between 0 and 1 by chance.
+    The operation that made them tells, since logits may lie between 0 and 1 by chance.
     """
-    with torch.no_grad(), _LastOperation() as last:  # type: ignore[no-untyped-call]
-        network(inputs.clone())
-    if last.name in ENDS:
+    with torch.no_grad(), _Probabilities() as probabilities:
+        end = probabilities.end_of(form.take(network(inputs.clone())))
+    if end is not None:
         raise UnsupportedModelError(
-            f"model: found an output that is a probability (the last operation is {ENDS[last.name]}), expected a "
+            f"model: found an output that is a probability (the last operation is {end}), expected a "
             "logit; leave out this operation: nn.BCEWithLogitsLoss, or of classes nn.CrossEntropyLoss, trains such a "
             "network"
         )
@@ -157,25 +158,44 @@ def refuse_softmax(network: nn.Module, inputs: Tensor) -> None:
 
 
 ENDS = {"sigmoid": "a sigmoid", "_softmax": "a softmax", "hardsigmoid": "a sigmoid"}
-# What moves values and does not change them.
+NOTED = 2**20  # numbers of a tensor; those of attention may be many more, and outputs never are
+# What moves values and does not change them, but to keep them off 0 and 1.
 MOVING = frozenset(
     {"view", "_unsafe_view", "reshape", "squeeze", "unsqueeze", "select", "slice", "alias", "detach", "clone", "expand"}
     | {"_to_copy", "permute", "t", "transpose", "_reshape_alias", "as_strided"}
+    | {"cat", "stack", "clamp", "clamp_min", "clamp_max"}
 )
 
 
-class _LastOperation(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """The name of the last operation that computed something."""
+class _Probabilities(TorchDispatchMode):
+    """Notes which tensors hold results of an operation in `ENDS`."""
 
-    name = ""
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._ends = dict[int, tuple[str, Tensor]]()  # by memory, which is kept so that no other tensor takes it
+
+    def end_of(self, value: object) -> str | None:
+        """The operation that made this tensor, however it was moved since; None for any other."""
+        if not isinstance(value, Tensor) or value.layout != torch.strided:
+            return None
+        known = self._ends.get(value.untyped_storage().data_ptr())
+        return None if known is None else known[0]
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        name = func.overloadpacket.__name__
-        if name not in MOVING:
-            self.name = name.removesuffix("_")
-        return func(*args, **(kwargs or {}))
+        name = func.overloadpacket.__name__.removesuffix("_")
+        moved = map(self.end_of, tree_leaves(args)) if name in MOVING else ()
+        end = ENDS.get(name) or next(filter(None, moved), None)
+        result = func(*args, **(kwargs or {}))
+        for one in tree_leaves(result):
+            if isinstance(one, Tensor) and one.layout == torch.strided:
+                place = one.untyped_storage().data_ptr()
+                if end is not None and one.numel() <= NOTED:
+                    self._ends[place] = end, one
+                elif func.overloadpacket.__name__.endswith("_"):  # in place
+                    self._ends.pop(place, None)
+        return result
 
 
 def _kind(returned: object) -> str:

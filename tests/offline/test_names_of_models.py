@@ -36,10 +36,17 @@ def with_labels(*names: str) -> object:
     return SimpleNamespace(config=SimpleNamespace(id2label=dict(enumerate(names))))
 
 
+def wrapped() -> torch.nn.Module:
+    inner = torch.nn.Linear(1, 2)
+    inner.config = SimpleNamespace(id2label={0: "cat", 1: "dog"})  # type: ignore[assignment]
+    return torch.nn.DataParallel(inner)
+
+
 @pytest.mark.parametrize(
     ("model", "expected"),
     [
         (with_labels("cat", "dog"), ("cat", "dog")),
+        (wrapped(), ("cat", "dog")),
         (with_labels("LABEL_0", "LABEL_1"), None),
         (with_labels("cat", "cat"), None),
         (with_labels("cat", "dog", "cow"), None),

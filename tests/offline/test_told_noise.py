@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from demur.offline import FitConfig, fit_bundle
+from demur.offline.data.likelihood import likelihood_of
 from demur.offline.evaluation.evaluate import evaluate
 from demur.offline.export.standalone.file import export_standalone
 from demur.offline.fit import dry_run
@@ -176,6 +177,14 @@ def test_values_that_tell_nothing_are_not_taken(tmp_path: Path) -> None:
 def test_another_number_of_values_is_refused_with_what_is_expected(pack: Pack, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="one of means and log variances returns two tensors of the targets' shape"):
         fitted(Gaussian(pack), tmp_path)
+
+
+def test_whole_numbers_are_no_targets_of_a_mean_and_a_variance() -> None:
+    likelihood = likelihood_of("regression", 2)
+    with pytest.raises(
+        ValueError, match=r"both side by side, and its targets are no whole numbers: targets\.float\(\)"
+    ):
+        likelihood.check_targets(torch.arange(4), 4)
 
 
 def test_other_things_beside_the_means_are_left_alone(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from demur.offline import FitConfig, fit_bundle
 from demur.offline.data.given import BATCH_SIZE, given_data
@@ -60,7 +60,27 @@ def test_columns_are_ordered_by_name_and_others_left_out() -> None:
     assert given_data((INPUTS, TARGETS), "data", ("height", "weight")).columns is None
 
 
+class Batches(Dataset[Any]):
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, _: int) -> Any:
+        return INPUTS, TARGETS
+
+
+def test_the_size_of_a_dataset_of_batches_is_not_known() -> None:
+    whole = TensorDataset(torch.as_tensor(INPUTS), torch.as_tensor(TARGETS))
+    assert given_data(DataLoader(whole, batch_size=2), "data").dataset_size == 3
+    assert given_data(DataLoader(Batches(), batch_size=None), "data").dataset_size is None
+
+
 REFUSED: dict[str, tuple[Any, tuple[str, ...] | None, str]] = {
+    "an array for each": (([*INPUTS], TARGETS), None, r"found an array for each example.*give numpy\.stack"),
+    "batches of two lengths": (
+        [(INPUTS, TARGETS), (INPUTS[:, :1], TARGETS)],
+        None,
+        r"data, batch 1: found inputs of shape \(1,\), expected \(2,\) as before: pad or cut all of them to one length",
+    ),
     "unequal": ((INPUTS, TARGETS[:2]), None, "data: found 3 inputs and 2 targets, expected as many of each"),
     "missing": ((FRAME, TARGETS), ("height", "age"), "data: found no column 'age', expected one of each name"),
     "words": (
@@ -90,7 +110,7 @@ REFUSED: dict[str, tuple[Any, tuple[str, ...] | None, str]] = {
 @pytest.mark.parametrize(("data", "columns", "words"), REFUSED.values(), ids=REFUSED)
 def test_what_cannot_be_used(data: Any, columns: tuple[str, ...] | None, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        given_data(data, "data", columns)
+        pairs(data, columns)
 
 
 @pytest.mark.usefixtures("without_export")

@@ -4,7 +4,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -374,3 +374,4 @@ def test_a_layer_that_is_held_twice_is_two_with_the_same_tensors(tmp_path: Path)
 def test_the_wrapper_of_several_devices_is_taken_off() -> None:
     inner = nn.Linear(4, 3)
     assert usable(nn.DataParallel(inner)) is inner
+    assert usable(nn.DataParallel(cast(nn.Module, torch.compile(inner)))) is inner

@@ -439,3 +439,42 @@ def test_numbers_that_a_file_takes_as_whole_ones_must_be_whole() -> None:
         network.suited("classification", (torch.tensor([[1.0, 0.5]]),), {}, labels=False)
     # What has another name is refused where the network is run, with the names that it has.
     assert network.suited("classification", (), {"other": torch.tensor([[1.0, 0.5]])}, labels=False) is network
+
+
+def test_quantised_probabilities_have_no_more_digits_than_their_steps() -> None:
+    """What was rounded to 0 is about half a step: its logarithm would outweigh all others."""
+    ends: dict[str, Array] = {"step": np.array(1 / 256, np.float32), "zero": np.array(0, np.uint8)}
+    nodes = [
+        helper.make_node("Mul", ["h", "s"], ["far"]),
+        helper.make_node("Gemm", ["far", "w", "b"], ["z"]),
+        helper.make_node("Softmax", ["z"], ["p"]),
+        helper.make_node("QuantizeLinear", ["p", "step", "zero"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "step", "zero"], ["out"]),
+    ]
+    model = perceptron(nodes, CONSTANTS | ends)
+    assert (answers(model, x=X)[0] == 0).any()
+    found = logits(model)
+    assert np.ptp(found, axis=1).max() <= np.log(512) + 1e-3
+    assert (found.argmax(1) == answers(model, x=X)[0].argmax(1)).all()
+
+
+def test_functions_of_the_file_are_taken_apart() -> None:
+    linear = helper.make_node("Linear", ["h", "w", "b"], ["out"], domain="own")
+    model = perceptron([linear], CONSTANTS)
+    whole = [helper.make_node("MatMul", ["a", "c"], ["y"]), helper.make_node("Add", ["y", "d"], ["o"])]
+    versions = [helper.make_opsetid("", 17)]
+    model.functions.append(helper.make_function("own", "Linear", ["a", "c", "d"], ["o"], whole, versions))
+    model.opset_import.append(helper.make_opsetid("own", 1))
+    np.testing.assert_allclose(logits(model), answers(model, x=X)[0], rtol=1e-4, atol=1e-5)
+
+
+def test_columns_that_are_given_as_floats_are_served_as_the_file_takes_them(tmp_path: Path) -> None:
+    model = perceptron([helper.make_node("Gemm", ["h", "w", "b"], ["out"])], CONSTANTS)
+    model.graph.input[0].type.tensor_type.elem_type = TensorProto.INT32
+    model.graph.node[0].input[0] = "plain"
+    model.graph.node.insert(0, helper.make_node("Cast", ["x"], ["plain"], to=TensorProto.FLOAT))
+    x, y = DRAW.integers(0, 9, (400, 2)).astype(np.float32), DRAW.integers(0, 3, 400)
+    out = tmp_path / "bundle"
+    fit_bundle(model, (x[:200], y[:200]), out, calibration_loader=(x[200:], y[200:]))
+    found = Predictor.load(out).predict(x[:5]).mean
+    np.testing.assert_allclose(found, answers(model, x=x[:5].astype(np.int32))[0], rtol=1e-4, atol=1e-5)

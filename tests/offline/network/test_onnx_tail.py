@@ -27,6 +27,11 @@ CONSTANTS: dict[str, np.ndarray] = {
     "line": np.array([-1], np.int64),
     "place": np.array(1, np.int64),
     "places": np.array([2, 0], np.int64),
+    "six": DRAW.normal(size=(5, 6)).astype(np.float32),
+    "tasks": np.array([-1, 3, 2], np.int64),
+    "begin": np.array(0, np.int64),
+    "late": np.array(4, np.int64),
+    "last axis": np.array([2], np.int64),
 }
 LINEAR = helper.make_node("Gemm", ["h", "w", "b"], ["z"])
 SINGLE = helper.make_node("MatMul", ["h", "one"], ["z"])
@@ -54,6 +59,32 @@ TAILS: dict[str, list[onnx.NodeProto]] = {
 }
 
 
+# What looks like it and is on another axis: the layer changes nothing then.
+STEPS = [helper.make_node("Unsqueeze", ["h", "axes"], ["u"]), helper.make_node("Concat", ["u"] * 5, ["steps"], axis=1)]
+TAILS |= {
+    "one task of several": [
+        helper.make_node("MatMul", ["h", "six"], ["z"]),
+        helper.make_node("Reshape", ["z", "tasks"], ["each"]),
+        helper.make_node("Gather", ["each", "place"], ["out"], axis=1),
+    ],
+    "one step of a sequence": [
+        *STEPS,
+        helper.make_node("MatMul", ["steps", "w"], ["y"]),
+        helper.make_node("Add", ["y", "b"], ["z"]),
+        helper.make_node("Gather", ["z", "begin"], ["out"], axis=1),
+    ],
+    "a late step of a sequence": [
+        *STEPS,
+        helper.make_node("MatMul", ["steps", "w"], ["y"]),
+        helper.make_node("Add", ["y", "b"], ["z"]),
+        helper.make_node("Gather", ["z", "late"], ["out"], axis=1),
+    ],
+    "a number a step": [
+        *STEPS,
+        helper.make_node("MatMul", ["steps", "one"], ["z"]),
+        helper.make_node("Squeeze", ["z", "last axis"], ["out"]),
+    ],
+}
 FLAT = {"squeeze", "reshape", "column", "a column in its unit"}
 
 

@@ -119,13 +119,22 @@ PROBABILITIES: dict[str, nn.Module] = {
     "flat": Network(1, lambda y: torch.sigmoid(y).squeeze(-1)),
     "a dict": Network(1, lambda y: {"logits": torch.sigmoid(y)[:, 0]}),
     "softmax": Network(1, lambda y: y.softmax(1)),
+    "kept off 0 and 1": Network(1, lambda y: torch.sigmoid(y).clamp(1e-7, 1 - 1e-7)),
+    "of two heads": Network(2, lambda y: torch.cat([torch.sigmoid(y[:, :1]), torch.sigmoid(y[:, 1:])], 1)),
+    "taken apart": Network(2, lambda y: torch.stack(y.sigmoid().unbind(1), 1)),
 }
 
 
 @pytest.mark.parametrize("network", PROBABILITIES.values(), ids=PROBABILITIES)
 def test_a_probability_is_no_logit(network: nn.Module) -> None:
     with pytest.raises(ValueError, match=r"found an output that is a probability .* expected a logit"):
-        refuse_sigmoid(network, torch.ones(2, 4))
+        refuse_sigmoid(network, torch.ones(2, 4), output_form(network(torch.ones(2, 4)), 2, classification=True))
+
+
+@pytest.mark.parametrize("order", [lambda y: (y, y.softmax(1)), lambda y: {"probs": y.sigmoid(), "logits": y}])
+def test_probabilities_beside_the_logits_are_no_output(order: Callable[[Tensor], object]) -> None:
+    network = Network(3, order)
+    refuse_sigmoid(network, torch.ones(2, 4), output_form(network(torch.ones(2, 4)), 2, classification=True))
 
 
 def test_a_gate_before_the_last_layer_is_none() -> None:
