@@ -232,8 +232,10 @@ class _Child:
     def close(self) -> None:
         """End the process, and release what it held."""
         self.kill()
-        with contextlib.suppress(subprocess.TimeoutExpired):  # where all else is busy, it has no time to end
+        try:
             self._process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:  # where all else is busy, it has no time to end
+            threading.Thread(target=self._process.wait, daemon=True).start()
         for stream in (self._process.stdin, self._process.stdout):
             _close(stream)
 
