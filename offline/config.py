@@ -231,8 +231,7 @@ class FitConfig(BaseModel):
         return value
 
     def budget(self, loss: float, *, added: bool) -> float:
-        """`uncertainty_budget`, in nats; by default of a classification a share of its `loss` without uncertainty, of a
-        regression by whether it has `added` weights."""
+        """`uncertainty_budget`, in nats; by default a share of a classification's `loss`, or by the `added` weights."""
         if self.uncertainty_budget is not None:
             return self.uncertainty_budget
         if self.likelihood == "regression":

@@ -30,11 +30,12 @@ from .models.elsewhere import fetch_bundles
 from .models.folders import bundles_in
 from .models.loading import load_named
 from .monitoring.audit_file import AuditFileError, open_audit
+from .monitoring.metrics import SHARED_FOLDER
 from .process.forced_exit import ForcedExit
 from .process.listening import too_few_files
 from .process.logs import log_config
 from .process.server import build_server
-from .process.supervisor import METRICS_FOLDER, clear_metrics, listener, supervise
+from .process.supervisor import clear_metrics, listener, supervise
 from .process.uvicorn_support import UnsupportedUvicornError, check_uvicorn
 from .process.worker import STARTUP_FAILURE
 from .security.api_keys import KeyFileError, KeyRing
@@ -98,7 +99,7 @@ def serve(
         if settings.uris:
             logging.config.dictConfig(log_config(settings))  # what is fetched is told as everything else
             fetch_bundles(settings)
-        if given := os.environ.get(METRICS_FOLDER):
+        if given := os.environ.get(SHARED_FOLDER):
             clear_metrics(Path(given))
         run = _workers(settings) if settings.workers > 1 else _single(settings)
     except ValidationError as error:
@@ -239,9 +240,9 @@ def _check_levels(settings: Settings) -> None:
 
 
 def _check_metrics_folder() -> None:
-    folder = os.environ.get(METRICS_FOLDER)
+    folder = os.environ.get(SHARED_FOLDER)
     if folder and not (Path(folder).is_dir() and os.access(folder, os.W_OK | os.X_OK)):
-        _fail(f"{METRICS_FOLDER}: found {folder!r}, expected an existing folder that may be written to")
+        _fail(f"{SHARED_FOLDER}: found {folder!r}, expected an existing folder that may be written to")
 
 
 def _fail(message: str) -> NoReturn:

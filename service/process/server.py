@@ -60,8 +60,7 @@ class Server(uvicorn.Server):
     On SIGTERM readiness fails at once. Requests are accepted for `drain_seconds` more, until the load balancer has
     noticed; then nothing new is accepted, running requests are finished, and the process ends. SIGINT does not wait.
     SIGHUP looks for new, changed and removed bundles; where the service was started in a terminal, that has closed, and
-    SIGHUP does as SIGTERM. A second SIGTERM changes nothing: with a signal to the whole process group, a worker gets it
-    twice.
+    SIGHUP does as SIGTERM. A second SIGTERM changes nothing: of one to the whole process group, a worker gets two.
 
     `heartbeat` is called when requests are accepted, and about every second from then on. `all_stop` returns whether no
     other process goes on accepting from the listening sockets. `forced_exit` ends the process if it does not by itself.

@@ -39,7 +39,6 @@ from .server import handled_signals
 from .startup_signals import in_terminal
 from .worker import STARTUP_FAILURE, Worker, run_worker
 
-METRICS_FOLDER = SHARED_FOLDER
 # Between attempts to start a worker, so that failing starts do not take the CPU from workers that serve.
 RETRY_SECONDS = 1.0
 # How long the exit itself may take after the time to finish.
@@ -168,8 +167,7 @@ class Supervisor:
 
 
 def supervise(settings: Settings) -> int:
-    """Serve with several workers until a signal stops them; returns the exit status. Raises `OSError` where the address
-    cannot be bound or the metrics' folder is missing."""
+    """Serve with several workers until a signal stops them; returns the exit status. `OSError` for a taken address."""
     with _metrics_folder() as (folder, owns_folder), listener(settings) as listening:
         return Supervisor(settings, listening, folder, owns_folder).run()
 
@@ -209,17 +207,15 @@ def clear_metrics(folder: Path) -> None:
 @contextlib.contextmanager
 def _metrics_folder() -> Iterator[tuple[Path, bool]]:
     """The folder from the environment, or (True) a new one in memory that is removed afterwards; workers inherit it."""
-    if given := os.environ.get(METRICS_FOLDER):
-        if not Path(given).is_dir():
-            raise NotADirectoryError(f"{METRICS_FOLDER}: found {given!r}, expected an existing folder")
+    if given := os.environ.get(SHARED_FOLDER):
         yield Path(given), False
         return
     shared_memory = Path("/dev/shm")  # noqa: S108  mkdtemp picks an unused name
     root = shared_memory if os.access(shared_memory, os.W_OK) else None  # the disk may be read-only
     folder = tempfile.mkdtemp(prefix="demur-metrics-", dir=root)
-    os.environ[METRICS_FOLDER] = folder
+    os.environ[SHARED_FOLDER] = folder
     try:
         yield Path(folder), True
     finally:
-        del os.environ[METRICS_FOLDER]
+        del os.environ[SHARED_FOLDER]
         shutil.rmtree(folder, ignore_errors=True)

@@ -180,3 +180,19 @@ def test_no_distance_is_no_division_by_zero() -> None:
     found = choose_scale(FitConfig(), plain(held), held)
     assert math.isfinite(found.scale)
     assert not held.variance.any()
+
+
+def test_of_many_classes_no_single_example_decides() -> None:
+    """As many as examples, of which one is unlike the others: the budget is what limits."""
+    count, classes = 500, 400
+    rng = np.random.default_rng(0)
+    targets = rng.integers(0, classes, count)
+    mean = rng.normal(0, 0.3, (count, classes))
+    mean[np.arange(count), targets] += 12.0
+    mean[0, (targets[0] + 1) % classes] += 7.0
+    foreign = np.where(np.arange(count) == 0, 3.0, 0.001)
+    held = held_of(mean, targets, 0.01 * np.ones((count, 1)), foreign)
+    likelihood = Classification(classes, 1.0, link="probit-shared", map_temperature=1.0)
+    found = choose_scale(FitConfig(uncertainty_budget=0.004, temperature=1.0), likelihood, held)
+    assert not found.explanation.endswith("announce a class too often")
+    assert found.paid.most == pytest.approx(0.004, rel=0.1)
