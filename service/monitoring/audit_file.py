@@ -73,11 +73,11 @@ class RotatedFile:
 
     def _torn(self) -> bool:
         """Whether the last line lacks its end, as a full disk leaves it, of this process or of another one."""
-        if os.fstat(self._file).st_size in (0, self._size):
-            return False
-        with self.path.open("rb") as file:
-            file.seek(-1, os.SEEK_END)
-            return file.read(1) != b"\n"
+        if os.fstat(self._file).st_size not in (0, self._size):
+            with contextlib.suppress(OSError), self.path.open("rb") as file:  # it may be renamed at this moment
+                file.seek(-1, os.SEEK_END)
+                return file.read(1) != b"\n"
+        return False
 
     def _renamed(self) -> bool:
         try:

@@ -102,6 +102,22 @@ def test_a_line_that_another_process_left_cut_off_spoils_none(tmp_path: Path) ->
     assert path.read_bytes() == LINE[:4] + b"\n" + LINE + LINE + LINE[:3] + b"\n" + LINE
 
 
+def test_another_process_may_rename_it_while_its_end_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "audit"
+    file = RotatedFile(path, most_bytes=10**6, kept=1)
+    file.append(LINE)
+    with path.open("ab") as other:
+        other.write(LINE)
+    path.rename(tmp_path / "moved")
+    path.touch()
+    monkeypatch.setattr(file, "_renamed", lambda: False)  # as a moment before
+    file.append(LINE)
+    file.close()
+    assert (tmp_path / "moved").read_bytes() == 3 * LINE
+
+
 def test_where_it_cannot_be_renamed_it_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a file that is mounted by itself: what is written is not lost."""
     path = tmp_path / "audit"
