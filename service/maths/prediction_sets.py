@@ -105,13 +105,12 @@ class PredictionSets:
         """The same of the classes in the `order` (B, K) that `descending` gives, (B, K) -> (B, K) bool."""
         ranked = np.asarray(probabilities, np.float64)[np.arange(len(order))[:, np.newaxis], order]
         scores = _ranked_scores(ranked, self.penalty, self.unpenalised)
-        largest = self.largest_score(level)
-        found: Array = scores <= (largest[order] if isinstance(largest, np.ndarray) else largest)
+        found: Array = scores <= self.largest_scores(level, order)
         found[:, 0] = True
         return found
 
-    def largest_score(self, level: float) -> Array | float:
-        """Up to which score a class belongs to a set: of all, or (K,) of each."""
+    def largest_scores(self, level: float, order: Array) -> Array | float:  # noqa: ARG002  all classes have one
+        """Up to which score a class belongs to a set: of all, or of each in `order` (B, K)."""
         return conformal_quantile(self._ascending, level)
 
 
@@ -130,9 +129,9 @@ class ClassSets(PredictionSets):
     def _ascending_by_class(self) -> list[Array]:
         return [np.sort(self.scores[self.classes == k]) for k in range(self.outputs)]
 
-    def largest_score(self, level: float) -> Array:
-        """(K,): by the examples of each class."""
-        return np.array([conformal_quantile(own, level) for own in self._ascending_by_class])
+    def largest_scores(self, level: float, order: Array) -> Array:
+        """(B, K): by the examples of each class."""
+        return np.array([conformal_quantile(own, level) for own in self._ascending_by_class])[order]
 
 
 def label_set_scores(probabilities: Array) -> Array:
