@@ -34,8 +34,9 @@ from .monitoring.metrics import SHARED_FOLDER
 from .process.forced_exit import ForcedExit
 from .process.listening import too_few_files
 from .process.logs import log_config
+from .process.metrics_files import clear_metrics
 from .process.server import build_server
-from .process.supervisor import clear_metrics, listener, supervise
+from .process.supervisor import listener, supervise
 from .process.uvicorn_support import UnsupportedUvicornError, check_uvicorn
 from .process.worker import STARTUP_FAILURE
 from .security.api_keys import KeyFileError, KeyRing

@@ -6,11 +6,14 @@ the disk has no room for ends the process with SIGBUS.
 
 import logging
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 from prometheus_client import values
 from prometheus_client.mmap_dict import MmapedDict
+
+from ..models.passed_trials import FOLDER
 
 FIRST_BYTES = 2**16  # of a new file, as prometheus-client makes it; it doubles whenever it is full
 EMPTY_BYTES = 8  # used by a file without entries
@@ -97,3 +100,10 @@ def reserve_room_for_metrics() -> None:
     if hasattr(os, "posix_fallocate"):
         shared: Any = values
         shared.MmapedDict = ReservedDict
+
+
+def clear_metrics(folder: Path) -> None:
+    """Remove what processes that were killed have left there."""
+    for file in folder.glob("*_[0-9]*.db"):
+        file.unlink(missing_ok=True)
+    shutil.rmtree(folder / FOLDER, ignore_errors=True)

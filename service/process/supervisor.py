@@ -32,7 +32,6 @@ from pathlib import Path
 
 from prometheus_client import multiprocess as metrics_files
 
-from ..models.passed_trials import FOLDER
 from ..monitoring.metrics import SHARED_FOLDER
 from ..settings import Settings
 from .server import handled_signals
@@ -195,13 +194,6 @@ def listener(settings: Settings, port: int | None = None) -> Iterator[socket.soc
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((settings.host, settings.port if port is None else port))
         yield listening
-
-
-def clear_metrics(folder: Path) -> None:
-    """Remove what processes that were killed have left there."""
-    for file in folder.glob("*_[0-9]*.db"):
-        file.unlink(missing_ok=True)
-    shutil.rmtree(folder / FOLDER, ignore_errors=True)
 
 
 @contextlib.contextmanager
