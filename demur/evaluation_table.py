@@ -100,8 +100,7 @@ def evaluation_json(bundle: Path, evaluation: "Evaluation", policy: Policy) -> d
 
 
 def check_json(path: Path) -> None:
-    """`ValueError` for a place where the figures would damage something: only an earlier evaluation is replaced;
-    `BundleError` where no file can be made."""
+    """`ValueError` for a place that holds anything but an earlier evaluation, `BundleError` for one without access."""
     if (problem := misplaced_file(path)) is not None:
         raise ValueError(f"--json {path}: {problem}")
     if path.exists() and not _is_evaluation(path):

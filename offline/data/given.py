@@ -399,9 +399,9 @@ class _Several(Dataset[Any]):
         self._inputs = {key: _tensor(value, f"{name}, input {key!r}") for key, value in inputs.items()}
         self._by_name, self._targets = by_name, targets
         lengths = {key: len(value) for key, value in self._inputs.items()}
-        if len(lengths) == len(targets) and not by_name:
-            raise ValueError(f"{name}: found an array for each example, expected one of all: give numpy.stack(X)")
         if set(lengths.values()) != {len(targets)}:
+            if len(lengths) == len(targets) and not by_name:
+                raise ValueError(f"{name}: found an array for each example, expected one of all: give numpy.stack(X)")
             raise ValueError(
                 f"{name}: found inputs of {lengths!s:.200} examples, {len(targets)} targets, expected as many of each"
             )

@@ -33,7 +33,7 @@ from .temperature import suited
 
 LEAST_SCALE, MOST_SCALE = 1e-3, 10.0  # of c: in squares of the temperature or of the noise
 RISE, ERRORS = 0.1, 0.5  # of the mean probability of a class: in its own size, and in standard errors
-FEW = 5.0  # examples of a class that are expected, below which classes count together
+FEW = 5.0  # expected examples of a class; of rarer ones, a single unsure example would decide: they count as one
 STEPS_A_DECADE, BISECTIONS = 2, 6  # the latter between two steps: to 2 %
 
 
@@ -149,10 +149,7 @@ def _probabilities(likelihood: Likelihood, held: Held, variance: Array) -> Array
 
 
 def _keeps_shares(usual: Array, found: Array) -> bool:
-    """Whether no class is announced much more often than usual; (n, K) both.
-
-    Those of fewer than `FEW` expected examples count as one: among many, a single unsure example would else decide.
-    """
+    """Whether no class, or all that are `FEW` as one, is announced much more often than usual; (n, K) both."""
     few = len(usual) * usual.mean(axis=0) < FEW
     usual, found = (np.column_stack([p[:, ~few], p[:, few].sum(axis=1)]) for p in (usual, found))
     shares, error = usual.mean(axis=0), math.sqrt(len(usual))

@@ -102,8 +102,7 @@ def before_link(output: str, network: Network) -> str:
 
 
 def _logits(graph: onnx.GraphProto, made: Made, makers: Sequence[onnx.NodeProto], network: Network) -> str:
-    """log p less its mean over the classes, or log(p / (1 - p)), of what the nodes `makers` have made, the nearest
-    first."""
+    """log p less its mean over the classes, or log(p / (1 - p)), of what `makers` have made, the nearest first."""
     classic = any(node.domain == "ai.onnx.ml" for node in makers)
     least = LEAST_COMPUTED if made == "rows" and not classic else LEAST_ODDS
     least = LEAST_VOTE if any(map(_votes, makers)) else least

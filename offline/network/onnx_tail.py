@@ -82,6 +82,10 @@ class _Tail:
     def is_identity(self) -> bool:
         return bool((self.scale == 1).all() and (self.shift == 0).all())
 
+    def fits(self, count: int) -> bool:
+        """Whether the chosen are among so many columns: a choice along another axis may be of more."""
+        return self.chosen is None or bool(((-count <= self.chosen) & (self.chosen < count)).all())
+
     def times(self, factor: Array, name: str) -> "_Tail":
         """The same of x, where this one is of factor * x."""
         return replace(self, name=name, scale=self.scale * self._of_chosen(factor))
@@ -157,8 +161,7 @@ def _affine(node: onnx.NodeProto, tail: _Tail, network: Network) -> _Tail | None
     name = node.input[0] if left is None else node.input[1]
     value = right if left is None else left
     assert value is not None
-    of_another_axis = tail.chosen is not None and 1 < value.size <= tail.chosen.max()
-    if of_another_axis or (value.size > 1 and value.size != value.shape[-1]):  # one number for each example
+    if value.size > 1 and (value.size != value.shape[-1] or not tail.fits(value.size)):  # not one of each column
         return None
     if node.op_type == "Add":
         return tail.plus(value, name)
@@ -175,7 +178,7 @@ def _folded(node: onnx.NodeProto, tail: _Tail, network: Network) -> LastLayer | 
     if linear is None:
         return None
     weight, bias = linear
-    if tail.chosen is not None and tail.chosen.max() >= len(weight):  # of another axis
+    if not tail.fits(len(weight)):
         return None
     chosen = slice(None) if tail.chosen is None else tail.chosen
     weight, bias = weight[chosen], bias[chosen]

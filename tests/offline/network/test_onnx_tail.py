@@ -31,6 +31,7 @@ CONSTANTS: dict[str, np.ndarray] = {
     "tasks": np.array([-1, 3, 2], np.int64),
     "begin": np.array(0, np.int64),
     "late": np.array(4, np.int64),
+    "from the end": np.array(-5, np.int64),
     "last axis": np.array([2], np.int64),
 }
 LINEAR = helper.make_node("Gemm", ["h", "w", "b"], ["z"])
@@ -78,6 +79,12 @@ TAILS |= {
         helper.make_node("MatMul", ["steps", "w"], ["y"]),
         helper.make_node("Add", ["y", "b"], ["z"]),
         helper.make_node("Gather", ["z", "late"], ["out"], axis=1),
+    ],
+    "a step from the end of a sequence": [
+        *STEPS,
+        helper.make_node("MatMul", ["steps", "w"], ["y"]),
+        helper.make_node("Add", ["y", "b"], ["z"]),
+        helper.make_node("Gather", ["z", "from the end"], ["out"], axis=1),
     ],
     "a number a step": [
         *STEPS,
