@@ -27,7 +27,7 @@ from benchmarks.experiments.frontier.networks import EPOCHS, trained
 from benchmarks.experiments.kept import run_once
 from demur.offline.config import FitConfig
 from demur.offline.data.held_out import TUNING_SHARE, HeldOut
-from demur.offline.evaluation.selective import auroc
+from demur.offline.evaluation.diagnostics import auroc
 from demur.offline.fit import fit_bundle
 from demur.offline.laplace.scoring import largest_surprise
 from demur.service.inference.graph import GraphOutputs

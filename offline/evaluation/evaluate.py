@@ -32,9 +32,8 @@ from .columns import (
     set_columns,
     value_columns,
 )
-from .diagnostics import equal_mass, equal_width
+from .diagnostics import augrc, aurc, auroc, equal_mass, equal_width, false_positive_rate
 from .measured import Measured, measured_share
-from .selective import augrc, aurc, auroc, false_positive_rate
 
 Figures = dict[str, Measured]
 MOST_NAMED = 1000  # of more outputs, none is told by itself

@@ -19,13 +19,17 @@ from ..features.added_weights import AddedWeights
 from ..jacobian.jacobian import SubnetworkJacobian
 from ..jacobian.mixtures import Mixed
 from ..jacobian.routes import JacobianPlan
-from ..laplace.served_factor import StructuredFactor, least_size, served_factor
-from ..laplace.whole_factor import WholeFactor
+from ..laplace.served_factor import StructuredFactor, WholeFactor, least_size, served_factor
 from ..runtime.quiet import quiet_exporter
-from .added_graph import AddedWeightsGraph, WithoutSubnetwork
 from .errors import ExportError, export_error, first_cause, operator_of
 from .failing_layer import failing_layer
-from .jacobian_graph import JacobianGraph, StructuredVarianceGraph, WholeVarianceGraph
+from .jacobian_graph import (
+    AddedWeightsGraph,
+    JacobianGraph,
+    StructuredVarianceGraph,
+    WholeVarianceGraph,
+    WithoutSubnetwork,
+)
 from .onnx_bodies import put_back, translations
 from .split_graph import traced
 

@@ -9,8 +9,7 @@ from ..job import Job
 from ..laplace.calibrated import Calibrated
 from ..laplace.ggn import Curvature
 from ..laplace.inference import Inference
-from ..laplace.served_factor import StructuredFactor
-from ..laplace.whole_factor import WholeFactor
+from ..laplace.served_factor import StructuredFactor, WholeFactor
 from ..section import Section
 from ..selection.subnetwork import Subnetwork
 

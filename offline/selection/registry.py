@@ -24,12 +24,9 @@ from demur.service.format.validation import refused_value
 from ..config import strategy_name
 from .context import SelectionContext
 from .places import affordable_weights
-from .strategies.auto import last_layers
-from .strategies.random_weights import random_weights
-from .strategies.wasserstein_laplace import wasserstein_laplace
-from .strategies.wasserstein_swag import wasserstein_swag
-from .strategies.whole_layers import every, last_layer
+from .strategies import every, last_layer, last_layers, random_weights, wasserstein_laplace
 from .subnetwork import Subnetwork
+from .wasserstein_swag import wasserstein_swag
 
 Options = Mapping[str, Any]
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from demur.offline.data.likelihood import gaussian_log_likelihood
-from demur.offline.evaluation.selective import auroc
+from demur.offline.evaluation.diagnostics import auroc
 from paper.gaps.data import GapSplit
 from paper.gaps.methods import Method
 from paper.tables.data import Array

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from demur.offline.config import FitConfig
 from demur.offline.data.given import Given
 from demur.offline.job import prepare
-from demur.offline.laplace.whole_factor import WholeFactor
+from demur.offline.laplace.served_factor import WholeFactor
 from demur.offline.runtime.distributed import DistributedContext
 from demur.offline.runtime.progress import silent
 from demur.service.bundle import Bundle

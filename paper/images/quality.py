@@ -7,8 +7,7 @@ import numpy.typing as npt
 
 from benchmarks.experiments.frontier.methods import Method
 from demur.offline.evaluation.columns import class_columns
-from demur.offline.evaluation.diagnostics import expected_calibration_error
-from demur.offline.evaluation.selective import auroc
+from demur.offline.evaluation.diagnostics import auroc, expected_calibration_error
 from demur.service.maths.predictive import entropy
 from paper.images.problems import Problem
 

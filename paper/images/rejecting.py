@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.experiments.frontier.methods import BATCH, Array, Method
-from demur.offline.evaluation.selective import auroc
+from demur.offline.evaluation.diagnostics import auroc
 from demur.service.inference.predictor import Predictor
 from demur.service.maths.predictive import entropy
 from paper.images.problems import Problem

@@ -12,9 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..bundle import MODEL, Bundle, BundleError, InputSpec, Manifest
-from .onnx_external import ExternalDataError, refuse_external_data
 from .onnx_runtime import InvalidArgument, onnxruntime
-from .onnx_wire import WireError
+from .onnx_wire import ExternalDataError, WireError, refuse_external_data
 
 Array = npt.NDArray[Any]
 ONNX_TYPES = {"float32": "tensor(float)", "int64": "tensor(int64)"}

@@ -8,7 +8,7 @@ from pathlib import Path
 from ..bundle import Bundle, BundleError, Verify, read_bundle
 from ..format.text import printable
 from ..inference.graph import Graph
-from ..inference.onnx_loops import may_repeat
+from ..inference.onnx_wire import may_repeat
 from ..inference.policy import Policy
 from ..inference.predictor import Predictor
 from ..maths.class_rules import ClassRules

@@ -23,8 +23,7 @@ from demur.service.format.calibration_tensors import calibration_from_bytes
 from demur.service.format.files import BundleError
 from demur.service.format.posterior_tensors import posterior_from_bytes
 from demur.service.format.seal import manifest_from_bytes
-from demur.service.inference.onnx_loops import may_repeat
-from demur.service.inference.onnx_wire import WireError
+from demur.service.inference.onnx_wire import WireError, may_repeat
 from tests.support.server import ROOT
 
 GOLDEN = ROOT / "tests" / "golden" / "v1" / "bundle"

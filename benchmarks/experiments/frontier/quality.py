@@ -11,8 +11,7 @@ from benchmarks.experiments.frontier.methods import Method, in_batches
 from benchmarks.experiments.frontier.temperatures import Logits
 from demur.offline.data.foreigners import obvious_foreigners
 from demur.offline.data.likelihood import class_log_likelihood
-from demur.offline.evaluation.diagnostics import expected_calibration_error
-from demur.offline.evaluation.selective import auroc
+from demur.offline.evaluation.diagnostics import auroc, expected_calibration_error
 from demur.service.inference.predictor import Predictor
 from demur.service.maths.predictive import entropy
 

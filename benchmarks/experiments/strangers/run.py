@@ -24,8 +24,7 @@ from benchmarks.experiments.strangers.networks import NETWORKS, trained
 from demur.offline.config import FitConfig
 from demur.offline.data.foreigners import is_judged, obvious_foreigners
 from demur.offline.data.likelihood import class_log_likelihood
-from demur.offline.evaluation.diagnostics import expected_calibration_error
-from demur.offline.evaluation.selective import auroc
+from demur.offline.evaluation.diagnostics import auroc, expected_calibration_error
 from demur.offline.fit import fit_bundle
 from demur.service.inference.predictor import Predictor
 from demur.service.maths.predictive import entropy, softmax

@@ -9,9 +9,7 @@ from demur.offline.export.graph import export_variance
 from demur.offline.jacobian.find_head import find_head
 from demur.offline.jacobian.plan import make_jacobian
 from demur.offline.laplace.block_factor import BlockFactor
-from demur.offline.laplace.head_factor import HeadFactor
-from demur.offline.laplace.served_factor import served_factor
-from demur.offline.laplace.whole_factor import WholeFactor
+from demur.offline.laplace.served_factor import HeadFactor, WholeFactor, served_factor
 from demur.offline.network.model_copy import private_copy
 from demur.offline.network.weights import WeightLayout
 from demur.service.inference.onnx_runtime import onnxruntime

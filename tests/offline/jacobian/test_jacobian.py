@@ -11,12 +11,12 @@ from torch import Tensor, nn
 
 from demur.offline.jacobian.find_head import find_head
 from demur.offline.jacobian.jacobian import SubnetworkJacobian
+from demur.offline.jacobian.layer_rules import ProductIndex
 from demur.offline.jacobian.mixtures import Mixtures
 from demur.offline.jacobian.plain import plain_jacobian
 from demur.offline.jacobian.plan import CHECK_EXAMPLES, CHECK_OUTPUTS, make_jacobian
 from demur.offline.jacobian.probes import ROWS_AT_ONCE, outputs_at_once, probe_gradients, probed_forward
 from demur.offline.jacobian.routes import Chosen
-from demur.offline.jacobian.sparse_products import ProductIndex
 from demur.offline.network.model_copy import private_copy
 from demur.offline.network.weights import WeightLayout
 from tests import reference

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from demur.offline.data.changes import kind_of
-from demur.offline.export.work import (
+from demur.offline.features.layers import choose_layers
+from demur.offline.selection.price import (
     ADDED_OPERATORS,
     CALL_WORK,
     GATHERED_WORK,
@@ -15,9 +16,8 @@ from demur.offline.export.work import (
     LEAST_WORK,
     OPERATOR_WORK,
     READ_WORK,
+    PriceModel,
 )
-from demur.offline.features.layers import choose_layers
-from demur.offline.selection.price import PriceModel
 from tests.support.selections import make_job
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from demur.offline.selection.registry import select
-from demur.offline.selection.strategies.wasserstein_swag import Trajectory, trajectory_variance
+from demur.offline.selection.wasserstein_swag import Trajectory, trajectory_variance
 from tests.support.selections import Batches, changed, context, problem
 
 

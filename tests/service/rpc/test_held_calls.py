@@ -13,10 +13,10 @@ import pytest
 from grpc_health.v1 import health_pb2
 
 from demur.service.http.problems import ProblemError
-from demur.service.rpc import waits as module
+from demur.service.rpc import calls as module
+from demur.service.rpc.calls import MOST_WAITING, Waits
 from demur.service.rpc.protocol import SERVICE, Protocol
 from demur.service.rpc.servicer import HEALTH
-from demur.service.rpc.waits import MOST_WAITING, Waits
 from tests.support.bundles import Synthetic
 from tests.support.metrics import metric
 from tests.support.processes import wait_until

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from demur.service.codec.arrays import InputError
 from demur.service.oip.datatypes import NUMPY
-from demur.service.rpc.codec import infer_request
+from demur.service.rpc.codec import add_contents, infer_request, typed_bytes
 from demur.service.rpc.protocol import METHODS, SERVICE, Protocol
-from demur.service.rpc.tensors import add_contents, typed_bytes
 from demur.service.rpc.wire import MOST_PARTS, MalformedMessage, check_parts
 
 PROTOCOL = Protocol()

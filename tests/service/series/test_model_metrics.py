@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from prometheus_client import CollectorRegistry, Counter
 
-from demur.service.series.class_counters import MOST_CLASSES, OTHERS, ClassCounters
+from demur.service.series.model_metrics import MOST_CLASSES, OTHERS, ClassCounters
 
 
 def counted(classes: int, *batches: list[int], usual: Sequence[int] = ()) -> tuple[ClassCounters, dict[str, float]]:

@@ -1,5 +1,6 @@
 """service/inference/onnx_external.py: weights outside of the model are found wherever they can stand."""
 
+import contextlib
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -12,11 +13,51 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from demur.service.bundle import MODEL
-from demur.service.inference.onnx_external import ExternalDataError, refuse_external_data
-from demur.service.inference.onnx_wire import BYTES, WireError
-from tests.support.bundles import IR_VERSION, Synthetic, value_info
+from demur.service.inference.onnx_wire import BYTES, ExternalDataError, WireError, may_repeat, refuse_external_data
+from tests.support.bundles import IR_VERSION, Synthetic, model_bytes, value_info
 from tests.support.manifests import OPSET
 from tests.support.tamper import put, refusal
+
+
+def branches() -> onnx.GraphProto:
+    """A graph with a node whose branches are graphs of their own."""
+
+    def branch(name: str, constant: str) -> onnx.GraphProto:
+        node = helper.make_node("Add", ["doubled", constant], [f"{name}_out"])
+        return helper.make_graph([node], name, [], [value_info(f"{name}_out", ("batch", 2))])
+
+    nodes = [
+        helper.make_node("Mul", ["inputs", "two"], ["doubled"]),
+        helper.make_node("If", ["yes"], ["mean"], then_branch=branch("a", "two"), else_branch=branch("b", "three")),
+        helper.make_node("Sub", ["inputs", "unused"], ["variance"]),
+    ]
+    constants = {"two": np.float32(2), "three": np.float32(3), "yes": np.bool_(True), "unused": np.float32(1)}
+    return helper.make_graph(
+        nodes,
+        "branches",
+        [value_info("inputs", ("batch", 2))],
+        [value_info("mean", ("batch", 2), TensorProto.FLOAT), value_info("variance", ("batch", 2))],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
+    )
+
+
+def test_what_may_repeat_is_known_by_its_graphs(classification: Synthetic) -> None:
+    assert not may_repeat((classification.path / MODEL).read_bytes())
+    model = onnx.load_from_string(model_bytes(branches()))
+    assert may_repeat(model.SerializeToString())
+    del model.graph.node[1]
+    assert not may_repeat(model.SerializeToString())
+    model.functions.add(name="hidden", domain="own")
+    assert may_repeat(model.SerializeToString())
+
+
+@given(st.binary(max_size=200), st.integers(0, 5000))
+def test_bytes_that_are_no_model_are_an_error_of_ours(classification: Synthetic, noise: bytes, place: int) -> None:
+    whole = (classification.path / MODEL).read_bytes()
+    for data in (noise, whole[: place % len(whole)], whole[: place % len(whole)] + noise + whole[place % len(whole) :]):
+        with contextlib.suppress(WireError):
+            may_repeat(data)
+
 
 GOLDEN = sorted((Path(__file__).parents[2] / "golden").glob("*/bundle"))
 Place = Callable[[onnx.TensorProto], onnx.ModelProto]

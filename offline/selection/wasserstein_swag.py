@@ -10,10 +10,10 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from ...data.likelihood import Classification
-from ..context import SelectionContext, choose_largest
-from ..live_weights import eligible
-from ..subnetwork import Subnetwork
+from ..data.likelihood import Classification
+from .context import SelectionContext, choose_largest
+from .live_weights import eligible
+from .subnetwork import Subnetwork
 
 Schedule = Literal["constant", "cosine-cyclic"]
 Finite = Field(allow_inf_nan=False)

@@ -8,8 +8,7 @@ from torch import nn
 from demur.offline.jacobian.find_head import find_head
 from demur.offline.jacobian.plan import make_jacobian
 from demur.offline.laplace.block_factor import BlockFactor, OwnWeights, block_factor
-from demur.offline.laplace.head_factor import HeadFactor, TriangularFactors, head_factor
-from demur.offline.laplace.served_factor import structured_factor
+from demur.offline.laplace.served_factor import HeadFactor, TriangularFactors, head_factor, structured_factor
 from demur.offline.network.model_copy import private_copy
 from demur.offline.network.weights import WeightLayout
 from demur.service.maths.posterior_factor import CholeskyPosterior

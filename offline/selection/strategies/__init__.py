@@ -1,2 +1,0 @@
-"""Selection strategies: functions `(context, **options) -> Subnetwork`, named in
-`demur.offline.selection.registry`."""
