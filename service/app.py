@@ -19,9 +19,11 @@ from .format.text import printable
 from .http.errors import RAISED, refusal
 from .http.middleware import METRICS_PATH, ApiKeys, Exchanges, Exchanging
 from .http.problems import render
+from .http.request_id import HEADER as ID_HEADER
 from .inference.predictor import Predictor
 from .models.store import ModelStore
 from .monitoring.metrics import Metrics
+from .oip.request import LENGTH_HEADER
 from .recording.recording import Recording
 from .routes import docs, operations, playground, predict, v2
 from .routes import feedback as feedback_route
@@ -86,7 +88,11 @@ def create_app(
         )
     if settings.cors_origins:
         app.add_middleware(
-            CORSMiddleware, allow_origins=settings.cors_origins, allow_methods=["*"], allow_headers=["*"]
+            CORSMiddleware,
+            allow_origins=settings.cors_origins,
+            allow_methods=["*"],
+            allow_headers=["*"],
+            expose_headers=["Retry-After", ID_HEADER, LENGTH_HEADER],
         )
     app.add_middleware(Exchanging, exchanges=exchanges)
     _add_error_handlers(app, metrics)

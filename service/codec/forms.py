@@ -93,10 +93,7 @@ class _Form:
 
     def on_header_end(self) -> None:
         if self._header.lower() == b"content-disposition":
-            try:
-                parameters = _parameters(self._value.decode())
-            except UnicodeDecodeError:
-                raise FormError("a part's Content-Disposition is not UTF-8") from None
+            parameters = _parameters(self._value.decode(errors="replace"))  # the names of files may be of any encoding
             part = self._parts[-1]
             part.name = parameters.get("name")
             part.is_file = "filename" in parameters or "filename*" in parameters
@@ -114,7 +111,8 @@ class _Form:
             if part.name is None:
                 raise FormError("a part's Content-Disposition has no name")
             if part.name != FIELD or not part.is_file:
-                raise FormFieldError(part.name[:50], f"the form field {part.name!r:.50}")
+                without = "" if part.is_file else " without a file name (curl: -F files=@FILE)"
+                raise FormFieldError(part.name[:50], f"the form field {part.name!r:.50}{without}")
         if not self._parts:
             raise FormFieldError(FIELD, "an empty form")
         return [bytes(part.data) for part in self._parts]

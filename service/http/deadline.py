@@ -9,6 +9,13 @@ from ..batching import ClientDeadlineExceeded, DeadlineExceeded
 from .problems import ProblemError
 
 HEADER = "X-Request-Timeout"
+PARAMETER = {
+    "name": HEADER,
+    "in": "header",
+    "required": False,
+    "description": "Seconds that the request may take, at most as many as the operator allows.",
+    "schema": {"type": "number", "exclusiveMinimum": 0},
+}
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,13 @@ from starlette.datastructures import Headers
 from .problems import ProblemError
 
 HEADER = "X-Request-ID"
+PARAMETER = {
+    "name": HEADER,
+    "in": "header",
+    "required": False,
+    "description": "The answer's `id`, by which the operator finds the request again; without it, a random one.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[!-~]+$"},
+}
 FORM = re.compile(r"[!-~]{1,128}")
 _HEADER = HEADER.lower().encode()
 _CURRENT: ContextVar[str | None] = ContextVar("request_id", default=None)

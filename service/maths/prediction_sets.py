@@ -32,15 +32,15 @@ def check_level(level: float) -> None:
         raise ValueError(f"level: found {level!r:.30}, expected a number between 0 and 1, such as 0.95")
 
 
-def conformal_quantile(ascending: Array, level: float) -> float:
-    """The k-th of the sorted scores (n,), k = `conformal_rank`; infinite where k > n: too few scores.
+def conformal_quantile(ascending: Array, level: float) -> Array:
+    """The k-th of the sorted scores (n, ...) -> (...), k = `conformal_rank`; infinite where k > n: too few scores.
 
     Raises `ValueError` for a level that is none.
     """
     check_level(level)
     n = len(ascending)
     k = conformal_rank(n, level)
-    return math.inf if k > n else float(ascending[k - 1])
+    return np.full(ascending.shape[1:], math.inf) if k > n else np.asarray(ascending[k - 1])
 
 
 def set_scores(probabilities: Array, penalty: float, unpenalised: int) -> Array:
@@ -109,7 +109,7 @@ class PredictionSets:
         found[:, 0] = True
         return found
 
-    def largest_scores(self, level: float, order: Array) -> Array | float:  # noqa: ARG002  all classes have one
+    def largest_scores(self, level: float, order: Array) -> Array:  # noqa: ARG002  all classes have one
         """Up to which score a class belongs to a set: of all, or of each in `order` (B, K)."""
         return conformal_quantile(self._ascending, level)
 
@@ -155,8 +155,7 @@ class LabelSets:
 
         Each label's set holds the truth with a probability of at least `level`; the more probable value is always in.
         """
-        largest = np.array([conformal_quantile(column, level) for column in self._ascending.T])
-        found: Array = label_set_scores(probabilities) <= largest[:, np.newaxis]
+        found: Array = label_set_scores(probabilities) <= conformal_quantile(self._ascending, level)[:, np.newaxis]
         likely = probabilities >= LIKELY
         found[..., 1] |= likely
         found[..., 0] |= ~likely
@@ -194,7 +193,7 @@ class ConformalIntervals:
 
     def half_widths(self, level: float) -> Array | None:
         """q (K,): mean -+ q std holds an output with a probability of at least `level`; None for too few residuals."""
-        found = np.array([conformal_quantile(column, level) for column in self._ascending.T])
+        found = conformal_quantile(self._ascending, level)
         return found if np.isfinite(found).all() else None
 
     def around(self, mean: Array, std: Array, level: float) -> tuple[Array, Array] | None:

@@ -7,6 +7,7 @@ from .served import ServedModel
 from .versions_file import Pinned
 
 Ticket = Callable[[], float]
+BEFORE_A_RELEASE = re.compile(r"[-._]?(alpha|beta|rc|pre|preview|dev)[-._]?")
 
 
 def highest() -> float:
@@ -25,7 +26,7 @@ class ModelNotFound(LookupError):
             what += f" of version {version!r:.100}"
         elif pinned is not None:
             what += f", pinned to version {pinned!r:.100},"
-        super().__init__(f"{what} is not loaded; loaded are: {', '.join(loaded) or 'none'}")
+        super().__init__(f"{what} is not loaded; loaded are: {', '.join(loaded) or 'none':.1000}")
 
 
 class ModelsLoading(ModelNotFound):
@@ -150,6 +151,12 @@ class ModelStore:
 
 
 def version_key(version: str) -> list[tuple[int, int, str]]:
-    """Numbers inside a version compare as numbers: 9 < 10, 1.9 < 1.10."""
+    """Numbers inside a version compare as numbers, and what comes before a release is older than it: 9 < 10,
+    1.9 < 1.10-rc1 < 1.10 < 1.10.1."""
     parts = re.findall(r"[0-9]+|[^0-9]+", version)
-    return [(1, int(part), "") if part.isdecimal() and part.isascii() else (0, 0, part) for part in parts]
+    ranks = ((3, int(part), "") if part.isdecimal() and part.isascii() else (_rank(part), 0, part) for part in parts)
+    return [*ranks, (1, 0, "")]  # the end
+
+
+def _rank(text: str) -> int:
+    return 0 if BEFORE_A_RELEASE.fullmatch(text) else 2

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
-from ..codec.decoding import NotJson
+from ..codec.decoding import FieldError, NotJson
 from ..codec.json_limits import JsonLimits, check_json_size
 from ..format.json_names import NameTwice, check_names_once
 from .errors import RequestError
@@ -30,6 +30,7 @@ EXPECTED = {
     "too_long": "at most {max_length}",
     "string_too_long": "at most {max_length}",
     "literal_error": "one of {expected}",
+    "float_type": "a number",
 }
 
 
@@ -40,7 +41,7 @@ def read_json(body: bytes, limits: JsonLimits) -> Any:
         check_names_once(body)
         return from_json(body.removeprefix(codecs.BOM_UTF8))
     except NameTwice as error:
-        raise RequestError(f"{error.name:.80}", str(error), "each name once") from None
+        raise FieldError(f"{error.name:.80}", f"found {error}, expected each name once") from None
     except ValueError as error:
         raise NotJson(f"The body is not JSON: {error!s:.200}") from None
 

@@ -94,25 +94,27 @@ class RequestedOutput(RequestPart):
 class InferParameters(RequestPart):
     """Others are ignored."""
 
+    refused = {"trial": "no such parameter; ask /predict?trial=true"}
     timeout: Annotated[
         Annotated[Count, Field(le=MAX_INT)] | None,
         Field(description="How long the request may wait once it is read, in microseconds; 0: as the service has it."),
     ] = None
     false_reject_rate: Annotated[
-        Annotated[float, Strict(), Field(gt=0, lt=1)] | None,
+        Annotated[float, Strict()] | None,  # the model refuses a rate that it has not, and what is none
         Field(
-            description="Share of in-distribution inputs that may be rejected, where the operator lets requests choose."
+            description="Share of in-distribution inputs that may be rejected, where requests may choose.",
+            json_schema_extra={"exclusiveMinimum": 0, "exclusiveMaximum": 1},
         ),
     ] = None
     binary_data_output: Annotated[Flag | None, Field(description="Whether outputs are sent in binary.")] = None
 
 
 class InferRequest(RequestPart):
-    """One input tensor; without `outputs`, all are sent."""
+    """One tensor for each input; without `outputs`, the usual ones are sent."""
 
     id: Annotated[Text, Field(max_length=MAX_ID_LENGTH)] | None = None
     parameters: InferParameters | None = None
-    inputs: Annotated[list[InputTensor], Field(fail_fast=True, json_schema_extra={"minItems": 1, "maxItems": 1})]
+    inputs: Annotated[list[InputTensor], Field(fail_fast=True, json_schema_extra={"minItems": 1})]
     outputs: Annotated[list[RequestedOutput], Field(fail_fast=True)] | None = None
 
 
@@ -120,7 +122,7 @@ class OutputTensor(BaseModel):
     """Row-major values, flat; or, with `binary_data_size`, their bytes after the JSON."""
 
     name: str
-    datatype: Literal["FP32", "BOOL"]
+    datatype: Literal["FP32", "FP64", "BOOL"]
     shape: list[Size]
     parameters: dict[str, int] | None = None
     data: list[Any] | None = None

@@ -15,11 +15,16 @@ from ..batching.room import PATIENCE_SECONDS
 from ..data_plane import Call
 from ..http.admission import LEASE, Lease, lease_of
 from ..http.bodies import read_body
+from ..http.deadline import PARAMETER as TIMEOUT_PARAMETER
 from ..http.deadline import RequestDeadline
 from ..http.disconnect import CancelOnDisconnect, response_taken
 from ..http.exchange import exchange_of
 from ..http.problems import ProblemError
+from ..http.request_id import PARAMETER as ID_PARAMETER
+from ..http.route_key import PARAMETER as ROUTE_PARAMETER
 from ..runtime import Runtime, runtime_of
+
+HEADERS = [ID_PARAMETER, TIMEOUT_PARAMETER, ROUTE_PARAMETER]  # of a prediction
 
 
 class DirectRoute(APIRoute):

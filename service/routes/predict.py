@@ -13,13 +13,11 @@ from ..data_plane import Asked, Outcome, Reader, infer
 from ..decoding import Content
 from ..http.bodies import media_type
 from ..http.problems import MEDIA_TYPE, ProblemError
-from ..http.request_id import HEADER as ID_HEADER
 from ..http.request_id import request_id
-from ..http.route_key import PARAMETER as ROUTE_PARAMETER
 from ..models.served import ServedModel
 from ..runtime import runtime_of
 from ..schemas import PredictRequest, PredictResponse, Problem
-from .direct import call_of, direct_router, path_parameters
+from .direct import HEADERS, call_of, direct_router, path_parameters
 from .query import PARAMETERS, Query, query_of
 
 router = direct_router(tags=["predict"])
@@ -57,17 +55,9 @@ BODY = {
 }
 
 
-ID_PARAMETER = {
-    "name": ID_HEADER,
-    "in": "header",
-    "required": False,
-    "description": "The answer's `id`, by which the operator finds the request again; without it, a random one.",
-    "schema": {"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[!-~]+$"},
-}
-
-
 def _documented(*names: str) -> dict[str, Any]:
-    extra = {"parameters": [*path_parameters(names), *PARAMETERS, ID_PARAMETER, ROUTE_PARAMETER], "requestBody": BODY}
+    parameters = [*path_parameters(names), *PARAMETERS, *HEADERS]
+    extra = {"parameters": parameters, "requestBody": BODY}
     return {"response_model": PredictResponse, "responses": ERRORS, "openapi_extra": extra}
 
 

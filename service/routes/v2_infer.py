@@ -16,7 +16,6 @@ from ..data_plane import infer as infer_by
 from ..http.bodies import media_type
 from ..http.problems import ProblemError
 from ..http.request_id import given_id
-from ..http.route_key import PARAMETER as ROUTE_PARAMETER
 from ..models.served import ServedModel
 from ..oip import InferRequest, input_of, parse_request
 from ..oip import encode as encode_tensors
@@ -26,7 +25,7 @@ from ..oip.response import Head
 from ..oip.schemas import INPUT, InferResponse, inlined
 from ..oip.schemas import InferRequest as DocumentedRequest
 from ..runtime import runtime_of
-from .direct import call_of
+from .direct import HEADERS, call_of
 from .v2_errors import ALL_ERRORS
 
 OCTETS = "application/octet-stream"
@@ -50,7 +49,7 @@ DOCUMENTED: dict[str, Any] = {
         **ALL_ERRORS,
     },
     "openapi_extra": {
-        "parameters": [LENGTH_PARAMETER, ROUTE_PARAMETER],
+        "parameters": [LENGTH_PARAMETER, *HEADERS],
         "requestBody": {"required": True, "content": {JSON: {"schema": inlined(DocumentedRequest)}, OCTETS: BINARY}},
     },
 }

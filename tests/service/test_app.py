@@ -275,6 +275,19 @@ def test_the_openapi_document(client: Client) -> None:
         )
 
 
+def test_the_openapi_document_names_what_a_prediction_takes_and_answers(client: Client) -> None:
+    document: Json = client.get("/openapi.json").json()
+    found = {path: item["post"] for path, item in document["paths"].items() if path.endswith(("/predict", "/infer"))}
+    assert len(found) >= 5
+    for operation in found.values():
+        named = {one["name"] for one in operation["parameters"] if one["in"] == "header"}
+        assert named >= {"X-Request-ID", "X-Request-Timeout", "X-Route-Key"}
+    request = found["/v2/models/{name}/infer"]["requestBody"]["content"]["application/json"]["schema"]
+    assert "maxItems" not in request["properties"]["inputs"]  # a model may have several
+    datatypes = document["components"]["schemas"]["OutputTensor"]["properties"]["datatype"]["enum"]
+    assert set(datatypes) == {"FP32", "FP64", "BOOL"}
+
+
 def test_the_openapi_document_is_rendered_once(classification: Synthetic, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(Predictor.load(classification.path)) as client:
         rendered = client.get("/openapi.json")

@@ -236,6 +236,7 @@ def form(*parts: tuple[str, bytes]) -> bytes:
     return b"".join(b"--x\r\n" + head.encode() + b"\r\n\r\n" + data + b"\r\n" for head, data in parts) + b"--x--\r\n"
 
 
+A_FORM = {"content-type": "multipart/form-data; boundary=x"}
 FILE = 'Content-Disposition: form-data; name="files"; filename="a.png"'
 
 
@@ -260,6 +261,18 @@ FILE = 'Content-Disposition: form-data; name="files"; filename="a.png"'
 )
 def test_a_bad_form_is_a_clear_problem(image_client: Client, body: bytes, kind: str, status: int, code: str) -> None:
     problem(image_client.request("POST", "/predict", content=body, headers={"content-type": kind}), status, code)
+
+
+def test_a_text_in_the_place_of_a_file_is_told(image_client: Client) -> None:
+    """As `curl -F files=digit.png` sends it."""
+    body = form(('Content-Disposition: form-data; name="files"', b"digit.png"))
+    told = image_client.request("POST", "/predict", content=body, headers=A_FORM)
+    assert "'files' without a file name (curl: -F files=@FILE)" in told.json()["detail"]
+
+
+def test_the_name_of_a_file_may_be_of_any_encoding(image_client: Client) -> None:
+    body = form((FILE, image_file())).replace(b"a.png", b"z\xfcrich.png")
+    assert image_client.request("POST", "/predict", content=body, headers=A_FORM).status_code == 200
 
 
 def test_too_many_files_are_refused(images: Synthetic) -> None:

@@ -132,6 +132,12 @@ def test_versions_compare_by_their_numbers() -> None:
     versions = ["2024-01-02", "v10", "1.10", "v9", "1.9", "2", "10", "beta"]
     assert sorted(versions, key=version_key)[-4:] == ["1.10", "2", "10", "2024-01-02"]
     assert sorted(["v10", "v9"], key=version_key) == ["v9", "v10"]
+    releases = ["1.9", "1.10-dev", "1.10-rc1", "1.10-rc2", "1.10", "1.10-gpu", "1.10.1"]
+    assert sorted([*releases[4:], *releases[:4]], key=version_key) == releases
+
+
+def test_of_very_many_models_an_error_names_some() -> None:
+    assert len(str(ModelNotFound("a", None, [f"model {i}" for i in range(10_000)]))) < 1200
 
 
 @given(st.lists(st.text(min_size=1, max_size=8), max_size=8))

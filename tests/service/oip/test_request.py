@@ -8,7 +8,7 @@ import pytest
 
 from demur.service.bundle import ImagePreprocessing, InputSpec
 from demur.service.codec.arrays import InputError, InputLimits, InputTooLarge
-from demur.service.codec.decoding import NotJson
+from demur.service.codec.decoding import FieldError, NotJson
 from demur.service.codec.json_limits import JsonLimits
 from demur.service.oip import InferRequest, RequestError, parse_request
 from demur.service.oip.request import header_length
@@ -114,7 +114,9 @@ def test_what_is_not_json(body: bytes) -> None:
 
 @pytest.mark.parametrize("body", [b'{"id": "a", "id": "b"}', rb'{"id": "a", "\u0069d": "b"}'])
 def test_a_name_twice_in_one_object(body: bytes) -> None:
-    assert refused(body).field == "id"
+    with pytest.raises(FieldError) as caught:
+        parse_request(body, None, MOST)
+    assert caught.value.field == "id"
 
 
 def test_a_flood_of_entries_is_not_parsed() -> None:
@@ -187,6 +189,8 @@ def test_tensors_that_are_wrong(changes: dict[str, Any], field: str) -> None:
         ({"parameters": [1]}, "parameters"),
         ({"parameters": {"binary_data_output": 1}}, "parameters.binary_data_output"),
         ({"parameters": {"timeout": "5"}}, "parameters.timeout"),
+        ({"parameters": {"false_reject_rate": "0.1"}}, "parameters.false_reject_rate"),
+        ({"parameters": {"trial": True}}, "parameters.trial"),
         ({"parameters": {"timeout": -5}}, "parameters.timeout"),
         ({"parameters": {"timeout": True}}, "parameters.timeout"),
         ({"parameters": {"timeout": 10**400}}, "parameters.timeout"),

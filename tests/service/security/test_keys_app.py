@@ -133,6 +133,8 @@ def test_a_preflight_passes_and_a_page_may_read_the_refusal(locked: Client) -> N
     refused = locked.request("POST", "/predict", headers={"Origin": ORIGIN})
     assert refused.status_code == 401
     assert refused.headers["access-control-allow-origin"] == ORIGIN
+    readable = "Retry-After, X-Request-ID, Inference-Header-Content-Length"
+    assert refused.headers["access-control-expose-headers"] == readable
     other = locked.request("OPTIONS", "/predict", headers=PREFLIGHT | {"Origin": "https://other.example"})
     assert other.status_code == 400
 
