@@ -105,7 +105,7 @@ class FitConfig(BaseModel):
         Positive | None,
         Field(
             description="How many nats of mean held-out log-likelihood the uncertainty may cost, below the best "
-            "temperature without any; with added weights, its standard error included. None: of a classification a "
+            "without any; with added weights, its standard error included. None: of a classification a "
             "twentieth of the loss without uncertainty, but at least 0.001 and at most 0.004; of a regression 0.004 "
             "with added weights and 0.05 without."
         ),

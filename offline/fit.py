@@ -207,11 +207,22 @@ def dry_run(
 def _spec(job: Job, train: Given, given: InputSpec | None, tokenizer: Any) -> tuple[InputSpec, bytes | None]:
     """How the service makes inputs, and the file of the tokenizer, if there is one."""
     spec = check_input_spec(given, job.example, train.columns, job.takes.parts)
+    learnt = getattr(job.network, "feature_names_in_", None)
+    if learnt is not None and spec.feature_names is not None and tuple(learnt) != tuple(spec.feature_names):
+        raise ValueError(
+            f"train_loader: found the columns {', '.join(spec.feature_names)!s:.200}, expected those that the model "
+            f"has learnt, in its order: {', '.join(map(str, learnt))!s:.200}; give frame[list(model.feature_names_in_)]"
+        )
     return with_text(spec, tokenizer, train.encoder)
 
 
 def _names(model: object, job: Job, train: Given, given: Sequence[str] | None) -> Sequence[str] | None:
     """The given names, those of a data frame of several targets, or the model's own of its classes."""
+    if None not in (given, train.targets) and tuple(given or ()) != train.targets:
+        raise ValueError(
+            f"class_names: found {', '.join(map(str, given or ()))!s:.200}, expected those of the targets' columns, "
+            f"{', '.join(train.targets or ())!s:.200}, or none; rename the columns: frame.set_axis(names, axis=1)"
+        )
     if given is not None or train.targets is not None or isinstance(job.likelihood, Regression):
         return train.targets if given is None else given
     return class_names_of(model, job.likelihood.outputs)

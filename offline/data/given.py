@@ -217,6 +217,7 @@ def given_data(
     """
     if isinstance(data, Given):
         return data
+    targets = targets or _targets_of(data, name)
     if (texts := texts_in(data)) is not None:
         return _given_texts(texts, data[1], name, targets, encoder)
     _refuse_other_texts(data, name)
@@ -228,7 +229,7 @@ def given_data(
     several = named_inputs(data[0], name) if _pairs_with_array(data) else None
     if several is not None:
         examples = _Several(several, isinstance(data[0], Mapping), _targets(data[1], targets, name), name)
-        return Given(name, DataLoader(examples, batch_size=BATCH_SIZE))
+        return Given(name, DataLoader(examples, batch_size=BATCH_SIZE), targets=_named(data[1], targets))
     if isinstance(data, tuple | list) and len(data) == 2 and _is_array(data[0]) and data[1] is None:
         raise ValueError(f"{name}: found inputs and None, expected inputs and targets: the pair (X, y)")
     if isinstance(data, Dataset):
@@ -242,10 +243,10 @@ def given_data(
 def given_foreign(
     data: Any, name: str, columns: Sequence[str] | None = None, encoder: TextEncoder | None = None
 ) -> Given:
-    """The same of inputs whose targets nobody reads: texts may come without any."""
+    """The same of inputs whose targets nobody reads: of a pair they may be anything, and texts may come without any."""
     pair = isinstance(data, tuple | list) and len(data) == 2 and not isinstance(data[1], str)
-    texts = None if pair else texts_of(data)
-    return given_data(data if texts is None else (texts, [0] * len(texts)), name, columns, encoder=encoder)
+    inputs = texts_of(data) if not pair else data[0] if _is_array(data[0]) and texts_in(data) is None else None
+    return given_data(data if inputs is None else (inputs, np.zeros(len(inputs))), name, columns, encoder=encoder)
 
 
 def given_like(train: Given, data: Any, name: str, columns: Sequence[str] | None = None) -> Given:
@@ -280,8 +281,6 @@ def _given_texts(
             f"{name}: found texts, expected numbers; of texts, all data are pairs (texts, labels), with a tokenizer: "
             "fit_bundle(..., tokenizer=tokenizer), or tokenizer in a recipe"
         )
-    if is_frame(y) and targets is None and len(y.columns) > 1:
-        targets = frame_columns(y, f"{name}, targets")
     values = y if _is_array(y) else list(y)
     examples = _Texts(encoder, texts, _targets(values, targets, name), name)
     return Given(name, DataLoader(examples, batch_size=BATCH_SIZE), targets=_named(y, targets), encoder=encoder)
@@ -340,8 +339,6 @@ def _refuse_sparse(data: Any, name: str) -> None:
 def _given_pair(x: Any, y: Any, name: str, columns: Sequence[str] | None, targets: Sequence[str] | None) -> Given:
     if is_frame(x) and columns is None:
         columns = frame_columns(x, name)
-    if is_frame(y) and targets is None and len(y.columns) > 1:
-        targets = frame_columns(y, f"{name}, targets")
     inputs, values = _inputs(x, columns, name), _targets(y, targets, name)
     if len(inputs) != len(values):
         raise ValueError(f"{name}: found {len(inputs)} inputs and {len(values)} targets, expected as many of each")
@@ -445,6 +442,12 @@ def _targets(y: Any, names: Sequence[str] | None, name: str) -> Tensor:
     if len(y.columns) == 1:
         return _tensor(y, where).squeeze(1)
     return _shared(frame_array(y, names, where))
+
+
+def _targets_of(data: Any, name: str) -> Sequence[str] | None:
+    """The names of several targets in a data frame."""
+    several = _pairs_with_array(data) and is_frame(data[1]) and len(data[1].columns) > 1
+    return frame_columns(data[1], f"{name}, targets") if several else None
 
 
 def _named(part: Any, names: Sequence[str] | None) -> tuple[str, ...] | None:

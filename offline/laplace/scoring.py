@@ -26,7 +26,10 @@ LEAST_DISTANCE = math.log(20)
 FAR = 1.0  # v far from all examples; counted as odds, since the tail that dozens of examples show leaves it no room
 PLAUSIBLE = 5.0  # the surprise of an entropy: beyond, an odd one would set a threshold that no distance reaches
 NAT = 1e-6  # above 0, of a likeness, where it counts in full
-MARGIN, LEAST_MARGIN = 1e-3, 1e-5  # the latter of a distance, a difference of numbers next to 1
+MARGIN = 1e-3
+# Of a distance, a difference of numbers next to 1; or a part of its spread over held-out data that lie close together,
+# as those on a line: more would make their p-values larger than those of others by what a test for drift sees.
+LEAST_MARGIN, SPREAD_MARGIN = 1e-5, 1e-2
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,9 @@ class Raised:
         ends: dict[str, float] = {PREDICTIVE_ENTROPY.name: self.most}
         raised = {name: with_margin(scores, 0.0, ends.get(name, 0.0)) for name, scores in singles.items()}
         if DISTANCE.name in raised:
-            raised[DISTANCE.name] = np.maximum(raised[DISTANCE.name], singles[DISTANCE.name] + LEAST_MARGIN)
+            scores = singles[DISTANCE.name]
+            least = min(LEAST_MARGIN, SPREAD_MARGIN * np.subtract(*np.quantile(scores, (0.9, 0.1))) or LEAST_MARGIN)
+            raised[DISTANCE.name] = np.maximum(raised[DISTANCE.name], scores + least)
         return self.scoring.scored(raised)
 
 

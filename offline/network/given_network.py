@@ -1,5 +1,6 @@
 """What users give as a model: a module of torch, an ONNX model or its file's path, a perceptron of scikit-learn."""
 
+import copy
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -51,6 +52,25 @@ def unwrapped(model: object) -> object:
         return unwrapped(model.module)
     inner = getattr(model, "_orig_mod", None)
     return model if inner is None else unwrapped(inner)
+
+
+def unwrapped_throughout(model: nn.Module) -> nn.Module:
+    """The same of every part: inside one that is compiled no hook is called. The given model stays as it is."""
+    known: dict[int, nn.Module] = {}
+
+    def plain(module: nn.Module) -> nn.Module:
+        if id(module) not in known:
+            found = unwrapped(module)
+            assert isinstance(found, nn.Module)
+            given: dict[str, nn.Module | None] = vars(found)["_modules"]
+            parts = {name: part if part is None else plain(part) for name, part in given.items()}
+            if any(parts[name] is not part for name, part in given.items()):
+                found = copy.copy(found)  # of the same weights
+                vars(found)["_modules"] = parts
+            known[id(module)] = found
+        return known[id(module)]
+
+    return plain(model)
 
 
 def read_file(model: object) -> object:

@@ -8,21 +8,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from .given_network import network_of, unwrapped
+from .given_network import network_of, unwrapped_throughout
 from .unsupported import UnsupportedModelError, one_line
 
 
 def usable(model: object) -> nn.Module:
-    """What `network_of` gives, without the wrapper of torch.compile or of several devices; `TypeError` or `ValueError`
-    for others."""
+    """What `network_of` gives, without the wrappers of torch.compile and of several devices; `TypeError` or
+    `ValueError` for others."""
     model = network_of(model)
     if isinstance(model, torch.jit.ScriptModule):
         raise UnsupportedModelError(
             "model: found a TorchScript module, expected the network that it was made of, as its Python class, with "
             "the same weights: network.load_state_dict(scripted.state_dict())"
         )
-    plain = unwrapped(model)
-    assert isinstance(plain, nn.Module)
+    plain = unwrapped_throughout(model)
     quantised = [path for path, layer in plain.named_modules() if "quantized" in type(layer).__module__]
     if quantised:
         raise UnsupportedModelError(

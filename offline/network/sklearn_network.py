@@ -39,9 +39,10 @@ class Scaling(nn.Module):
 
 
 class Perceptron(nn.Sequential):
-    """classes_: scikit-learn's, of a classification."""
+    """classes_, feature_names_in_: scikit-learn's, of a classification, and of a network that learnt from a frame."""
 
     classes_: Array | None = None
+    feature_names_in_: Array | None = None
 
 
 def from_sklearn(model: Any) -> Perceptron:
@@ -62,6 +63,7 @@ def from_sklearn(model: Any) -> Perceptron:
         )
     network = Perceptron(*map(_scaling, before), *_layers(last))
     network.classes_ = getattr(last, "classes_", None)
+    network.feature_names_in_ = getattr(model, "feature_names_in_", None)
     return network.eval()
 
 

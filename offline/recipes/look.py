@@ -10,7 +10,7 @@ from demur.service.bundle import InputSpec
 from ..config import FitConfig
 from ..data.agreement import check_class_count, check_targets_alone
 from ..data.description import check_class_names, check_input_spec
-from ..data.given import Given, Like, given_data, given_like
+from ..data.given import Given, Like, given_data, given_foreign, given_like
 from ..data.held_out import TUNING_SHARE, check_enough
 from ..data.texts import COMPARED, TextEncoder, texts_in
 from .load import Recipe
@@ -56,7 +56,10 @@ def _checked(
     for name, value in given.items():
         if name == TRAIN:
             continue
-        data[name] = given_like(train, value, f"{name}()", columns)
+        if name == FOREIGN:
+            data[name] = given_foreign(value, f"{name}()", columns or train.columns, encoder)
+        else:
+            data[name] = given_like(train, value, f"{name}()", columns)
         inputs, values, _ = data[name].first(CPU)
         Like(tuple(example.shape[1:]), example.dtype, of=f"{TRAIN}()").check(inputs, f"{name}()")
         if name == HELD_OUT:

@@ -44,7 +44,7 @@ LEVEL, SHOWN = 0.95, 10
 
 def number(value: float) -> str:
     """Four significant digits, as a person writes them: 12,000 and 1.2 x 10^-5 with a raised exponent."""
-    size = abs(value)
+    size = abs(float(f"{value:.4g}"))
     if not math.isfinite(value) or size == 0 or LEAST_PLAIN <= size < 1e4:
         return f"{value:.4g}".replace("-", MINUS)
     if 1e4 <= size < MOST_PLAIN:
@@ -57,8 +57,10 @@ def number(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share in [0, 1] as a percentage with three significant digits."""
-    return f"{number(float(f'{100 * share:.3g}'))}\N{NO-BREAK SPACE}%"
+    """A share in [0, 1] as a percentage with three significant digits, with more where all of them would be 100 %."""
+    rounded = float(f"{100 * share:.3g}")
+    shown = rounded if rounded < 100 or share >= 1 else math.floor(1e4 * share + 1e-6) / 100
+    return f"{number(shown)}\N{NO-BREAK SPACE}%"
 
 
 @dataclass(frozen=True)

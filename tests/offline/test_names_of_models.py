@@ -4,6 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.neural_network import MLPClassifier
@@ -11,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from demur.offline.config import FitConfig
-from demur.offline.fit import fit_bundle
+from demur.offline.fit import dry_run, fit_bundle
 from demur.offline.network.given_network import class_names_of
 from demur.service.inference.predictor import Predictor
 
@@ -30,6 +31,16 @@ def test_a_pipeline_of_scikit_learn_is_fitted_whole(tmp_path: Path) -> None:
     found = predictor.predict(X.astype(np.float32))
     assert (found.labels == np.array(["0", "1", "2"])[model.predict(X)]).all()
     assert predictor.predict(1000 * X[:9].astype(np.float32)).rejected.all()
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_columns_in_another_order_than_the_model_has_learnt_are_refused(tmp_path: Path) -> None:
+    frame = pd.DataFrame(X, columns=["length", "weight", "age"])
+    model = make_pipeline(StandardScaler(), MLPClassifier((4,), max_iter=5, random_state=0)).fit(frame[:150], Y[:150])
+    train, held_out = (frame[["age", "length", "weight"]][:150], Y[:150]), (frame[150:], Y[150:])
+    with pytest.raises(ValueError, match=r"columns age, length, weight, expected .*: length, weight, age; give"):
+        fit_bundle(model, train, tmp_path / "b", calibration_loader=held_out)
+    assert dry_run(model, (frame[:150], Y[:150]), calibration_loader=held_out)
 
 
 def with_labels(*names: str) -> object:

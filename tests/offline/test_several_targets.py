@@ -207,6 +207,17 @@ def test_columns_of_a_frame_name_the_targets(network: nn.Module, tmp_path: Path)
     assert read_bundle(plain).manifest.noises == manifest.noises
 
 
+def test_other_names_than_those_of_the_columns_are_refused(network: nn.Module, tmp_path: Path) -> None:
+    """By the names, a later evaluation finds the columns."""
+    x, y = data(200, 0)
+    pair = x, pd.DataFrame(y.numpy(), columns=["length", "weight", "age"])
+    names, words = ["age", "weight", "length"], "expected those of the targets' columns, length, weight, age, or none"
+    with pytest.raises(ValueError, match=words):
+        fit_bundle(
+            network, pair, tmp_path / "b", calibration_loader=pair, class_names=names, config=FitConfig(**CONFIG)
+        )
+
+
 def test_names_are_in_every_answer(network: nn.Module, tmp_path: Path) -> None:
     path = fit_bundle(
         network,

@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from demur.offline import FitConfig, fit_bundle
-from demur.offline.data.given import BATCH_SIZE, given_data
+from demur.offline.data.given import BATCH_SIZE, given_data, given_foreign
 from demur.service.bundle import read_manifest
 
 INPUTS, TARGETS = np.arange(6.0).reshape(3, 2), np.array([0, 1, 1])
@@ -159,3 +159,23 @@ def test_layouts_that_no_fit_takes_are_named(make: Any, words: str) -> None:
     for data in ((inputs, torch.as_tensor(TARGETS)), [(inputs, torch.as_tensor(TARGETS))]):
         with pytest.raises(ValueError, match=words):
             pairs(data)
+
+
+@pytest.mark.parametrize(
+    "targets",
+    [None, np.full(3, np.nan), np.array(["a", "b", "c"]), np.zeros((3, 2)), pd.Series(["a", "b", "c"])],
+    ids=str,
+)
+def test_targets_of_foreign_data_may_be_anything(targets: Any) -> None:
+    ((inputs, _),) = given_foreign((INPUTS, targets), "foreign").pairs(torch.device("cpu"))
+    assert inputs.tolist() == INPUTS.tolist()
+
+
+def test_foreign_data_may_be_two_batches() -> None:
+    given = given_foreign([(torch.as_tensor(INPUTS), torch.as_tensor(TARGETS))] * 2, "foreign")
+    assert [len(x) for x, _ in given.pairs(torch.device("cpu"))] == [3, 3]
+
+
+def test_columns_of_targets_have_names_beside_several_inputs_too() -> None:
+    given = given_data(({"u": INPUTS, "v": INPUTS}, FRAME), "data")
+    assert given.targets == ("height", "weight")

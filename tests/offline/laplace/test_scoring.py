@@ -4,11 +4,16 @@ import math
 
 import numpy as np
 import pytest
+import torch
+from torch import Tensor
 
+from demur.offline.data.changes import stream
 from demur.offline.data.likelihood import Classification
+from demur.offline.features.added_weights import SCORE_FEATURES, FeatureVariance
 from demur.offline.features.mistakes import NAMED
 from demur.offline.laplace.scoring import HeldOutOutputs, Raised, largest_surprise, singles_of
-from demur.offline.runtime.arrays import Array
+from demur.offline.runtime.arrays import Array, to_numpy
+from demur.service.maths.exchangeability import DriftTest
 from demur.service.maths.scores import SCORES
 
 
@@ -93,3 +98,28 @@ def test_no_row_that_is_finite_tells_nothing() -> None:
     found = singles_of(Classification(3), HeldOutOutputs(np.eye(4, 3), np.full((4, 3), 1e300), features))
     assert {name: len(scores) for name, scores in found.items()} == {"predictive_entropy": 0, "distance": 0}
     assert largest_surprise(found) is None
+
+
+def on_a_line(values: int | None, seed: int) -> tuple[Array, Array]:
+    """Distances of 1,000 held-out and 4,000 later inputs of one feature, which takes `values` values, or any."""
+    generator = torch.Generator().manual_seed(seed)
+    weights = torch.randn(1, 50, generator=generator, dtype=torch.float64)
+
+    def layers(n: int) -> list[Tensor]:
+        place = torch.rand(n, 1, generator=generator, dtype=torch.float64)
+        x = 3.4 * (place if values is None else torch.floor(place * values) / values) - 1.7
+        return [x, torch.tanh(x @ weights)]
+
+    fitted = FeatureVariance.fit(layers(4000), SCORE_FEATURES, with_lengths=True, inputs=0, generator=stream(0, 2))
+    held_out, served = (to_numpy(fitted.of(layers(n))).squeeze(1) for n in (1000, 4000))
+    return held_out, served
+
+
+@pytest.mark.parametrize("values", [None, 41, 8])
+def test_distances_that_lie_close_together_are_no_drift(values: int | None) -> None:
+    """They differ by 1e-4: with a margin of a tenth of that, ordinary inputs would seem nearer than held-out ones."""
+    for seed in range(3):
+        held_out, served = on_a_line(values, seed)
+        kept = Raised(SCORES["distance"], "distance", math.log(2)).scored({"distance": held_out})[0]
+        rounded = served + 1e-7 * np.random.default_rng(seed).choice([-1, 1])  # as float32 does
+        assert DriftTest(kept, 100, np.random.default_rng(seed)).observe(rounded) == 0

@@ -375,3 +375,28 @@ def test_the_wrapper_of_several_devices_is_taken_off() -> None:
     inner = nn.Linear(4, 3)
     assert usable(nn.DataParallel(inner)) is inner
     assert usable(nn.DataParallel(cast(nn.Module, torch.compile(inner)))) is inner
+
+
+class Wrapper(nn.Module):
+    """What trains a network, with some part of it compiled."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = self.shared = net
+
+    def forward(self, x: Tensor) -> Tensor:
+        return cast(Tensor, self.net(x))
+
+
+def test_a_part_that_is_compiled_is_the_part_that_it_was_made_of() -> None:
+    """Its hooks, by which layers are found, would never be called."""
+    net = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3))
+    compiled = Wrapper(cast(nn.Module, torch.compile(net, backend="eager")))
+    found = usable(compiled)
+    assert [path for path, _ in found.named_modules()] == [path for path, _ in Wrapper(net).named_modules()]
+    assert found.net is found.shared
+    assert next(found.parameters()) is net[0].weight
+    assert hasattr(compiled.net, "_orig_mod")
+    body = nn.Sequential(cast(nn.Module, torch.compile(nn.Linear(4, 5), backend="eager")), nn.ReLU())
+    assert [path for path, _ in usable(body).named_modules()] == ["", "0", "1"]
+    assert usable(net) is net

@@ -8,6 +8,7 @@ import torch
 
 import demur.offline.recipes.run
 from demur.offline.recipes.load import load_recipe
+from demur.offline.recipes.look import looked_at
 from demur.offline.recipes.run import fit_recipe
 from demur.service.bundle import BundleError
 
@@ -38,6 +39,15 @@ def test_foreign_data(text: str, foreign: bool, tmp_path: Path, monkeypatch: pyt
     if foreign:
         ((inputs, _),) = given["foreign_loader"].batches
         torch.testing.assert_close(inputs, torch.ones(5, 2))
+
+
+def test_foreign_data_may_be_texts_alone(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.py"
+    text = (Path(demur.__file__).parent / "templates" / "text.py").read_text()
+    path.write_text(text + "\n\ndef foreign_data():\n    return ['a b', 'c', 'd']\n")
+    recipe = load_recipe(path)
+    found = looked_at(recipe, recipe.config, None, None, recipe.tokenizer)
+    assert found["foreign_data"] == ["a b", "c", "d"]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from demur.offline.report.page import ReportData, report_html
 from demur.offline.report.style import MAX_POINTS, thinned
-from demur.offline.report.words import number, parameter_rows
+from demur.offline.report.words import number, parameter_rows, percent
 from demur.service.bundle import (
     Manifest,
     ParameterSlice,
@@ -71,6 +71,7 @@ def test_what_is_not_as_it_should_be_is_to_be_checked(changes: dict[str, Any]) -
         (0.86667, "0.8667"),
         (-0.25, "\N{MINUS SIGN}0.25"),
         (1234.5, "1234"),
+        (9999.7, "10,000"),
         (12_000.0, "12,000"),
         (-123_456.0, "\N{MINUS SIGN}123,500"),
         (3.2e9, "3.2 × 10⁹"),  # noqa: RUF001
@@ -82,6 +83,14 @@ def test_what_is_not_as_it_should_be_is_to_be_checked(changes: dict[str, Any]) -
 )
 def test_numbers_are_written_as_people_write_them(value: float, text: str) -> None:
     assert number(value).replace("\N{NO-BREAK SPACE}", " ") == text
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(0.5, "50"), (0.99949, "99.9"), (0.9996, "99.96"), (0.999999, "99.99"), (1.0, "100"), (0.0, "0")],
+)
+def test_all_but_a_few_are_not_all(share: float, text: str) -> None:
+    assert percent(share) == f"{text}\N{NO-BREAK SPACE}%"
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 3e7])
