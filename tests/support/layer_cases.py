@@ -1,6 +1,6 @@
-"""Every layer of torch.nn, and functions that networks call directly, each in a network of its own."""
+"""Every layer of torch.nn, and functions that networks call directly, in a network of its own or beside others."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -47,6 +47,40 @@ class Under(nn.Module):
         return logits
 
 
+class Beside(nn.Module):
+    """A Linear, the layers of several cases on what it gives, and a Linear on everything that these give.
+
+    Each layer has outputs of its own: the weights of the last Linear between it and the others' outputs are zero.
+    """
+
+    def __init__(self, cases: Mapping[str, Case], outputs: int) -> None:
+        super().__init__()
+        (shape,) = {case.shape for case in cases.values()}
+        self.calls = [case.call for case in cases.values()]
+        self.stem = nn.Linear(shape[-1], shape[-1])
+        self.layers = nn.ModuleDict({name: case.build() for name, case in cases.items()})
+        self.eval()
+        with torch.no_grad():
+            self.widths = [given.shape[1] for given in self.features(torch.zeros(2, *shape))]
+            heads = [nn.Linear(width, outputs) for width in self.widths]
+            self.head = nn.Linear(sum(self.widths), outputs * len(cases))
+            self.head.weight.copy_(torch.block_diag(*(head.weight for head in heads)))
+
+    def own_weights(self) -> list[Tensor]:
+        """For each layer, where the weights between it and its outputs stand in the head's matrix, in order."""
+        places = torch.arange(self.head.weight.numel()).reshape(self.head.weight.shape)
+        rows = places.chunk(len(self.widths))
+        return [row.split(self.widths, 1)[at].flatten() for at, row in enumerate(rows)]
+
+    def features(self, x: Tensor) -> list[Tensor]:
+        hidden = self.stem(x)
+        return [call(layer, hidden).flatten(1) for call, layer in zip(self.calls, self.layers.values(), strict=True)]
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(torch.cat(self.features(x), 1))
+        return logits
+
+
 class Functional(nn.Module):
     """A function in place of a layer."""
 
@@ -63,6 +97,27 @@ def network(case: Case) -> tuple[nn.Module, Tensor]:
     with torch.random.fork_rng():
         torch.manual_seed(SEED)
         return Under(case, OUTPUTS).eval(), torch.randn(3, *case.shape)
+
+
+def networks_beside(names: Iterable[str]) -> tuple[Beside, Tensor]:
+    """As `network`, with the layers of cases that take the same shape beside each other."""
+    cases = {name: CASES[name] for name in names}
+    with torch.random.fork_rng():
+        torch.manual_seed(SEED)
+        model = Beside(cases, OUTPUTS)
+        return model, torch.randn(3, *next(iter(cases.values())).shape)
+
+
+def side_by_side(names: Iterable[str], most: int) -> list[tuple[str, ...]]:
+    """The names in groups of at most `most` cases that take the same shape."""
+    shapes: dict[tuple[int, ...], list[str]] = {}
+    for name in names:
+        shapes.setdefault(CASES[name].shape, []).append(name)
+    groups = []
+    for alike in shapes.values():
+        each = -(-len(alike) // -(-len(alike) // most))
+        groups += [tuple(alike[at : at + each]) for at in range(0, len(alike), each)]
+    return groups
 
 
 ROW, LINE, IMAGE, VOLUME = (5,), (4, 6), (4, 6, 6), (2, 4, 4, 4)
@@ -290,3 +345,5 @@ FUNCTIONS: dict[str, Case] = {
     ),
     "if": _function(lambda x: 2 * x if x.isfinite().all() else x, LINE, r"torch\.where, or a mask"),
 }
+
+CASES = {**LAYERS, **FUNCTIONS}

@@ -1,6 +1,7 @@
 """A value that chooses an entry of a table is refused by the graph wherever torch refuses it, and nowhere else."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from demur.offline.export.standalone.file import export_standalone
 from demur.offline.export.standalone.verify import open_model
 from demur.service.inference.graph import NetworkError
 from demur.service.inference.predictor import Predictor
-from tests.support.tiers import quick_among
+from tests.support.together import try_together
 
 pytestmark = pytest.mark.usefixtures("short_fits")
 
@@ -71,35 +72,76 @@ LOOKS: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], int]] = {
 }
 
 
-def bundle_of(model: nn.Module, inputs: Tensor, out: Path) -> Predictor:
+class Beside(nn.Module):
+    """Several ways of looking up, each in a table of its own by two columns of its own, and a head."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__()
+        self.tables = nn.ParameterList(torch.randn(ROWS, 4) for _ in names)
+        self.looks = [LOOKS[name][0] for name in names]
+        self.head = nn.Linear(sum(LOOKS[name][1] for name in names), 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        columns = zip(self.looks, x.split(2, 1), self.tables, strict=True)
+        found: Tensor = self.head(torch.cat([look(own, table) for look, own, table in columns], 1))
+        return found
+
+
+def bundle_of(model: nn.Module, inputs: Tensor, out: Path, config: FitConfig = CONFIG) -> Predictor:
     targets = torch.randint(0, 3, (len(inputs),), generator=torch.Generator().manual_seed(1))
-    fit_bundle(model.eval(), (inputs, targets), out, calibration_loader=(inputs[:40], targets[:40]), config=CONFIG)
+    fit_bundle(model.eval(), (inputs, targets), out, calibration_loader=(inputs[:40], targets[:40]), config=config)
     return Predictor.load(out)
 
 
-def tokens() -> Tensor:
-    return torch.randint(0, ROWS, (80, 2), generator=torch.Generator().manual_seed(0))
+def tokens(columns: int = 2) -> Tensor:
+    return torch.randint(0, ROWS, (80, columns), generator=torch.Generator().manual_seed(0))
 
 
-@pytest.mark.parametrize("name", quick_among(LOOKS, {"embedding"}))
-def test_a_token_beyond_either_end_is_refused_and_named(name: str, tmp_path: Path) -> None:
+def check_refusals(names: Sequence[str], folder: Path) -> None:
+    """In one network: a column belongs to one way of looking up, which an assertion names."""
     torch.manual_seed(0)
-    look, width = LOOKS[name]
-    model, good = Looked(look, width), tokens()
-    predictor = bundle_of(model, good, tmp_path / "bundle")
+    model, good = Beside(names), tokens(2 * len(names))
+    config = CONFIG.model_copy(update={"subnetwork_size": 20 * len(names)})
+    predictor = bundle_of(model, good, folder / "bundle", config)
     with torch.no_grad():
         np.testing.assert_allclose(predictor.predict(good.numpy()).mean, model(good), atol=1e-5)
-    export_standalone(tmp_path / "bundle", tmp_path / "model.onnx")
-    session = open_model((tmp_path / "model.onnx").read_bytes())
-    for beyond in (-1, -ROWS, -ROWS - 1, ROWS, 2**40):
-        bad = good.clone()
-        bad[3, 1] = beyond
-        with pytest.raises((IndexError, RuntimeError)):
-            model(bad)
-        with pytest.raises(NetworkError, match=rf"the value {beyond} at \[3\]\[1\], expected one from 0 to 9"):
-            predictor.predict(bad.numpy())
-        with pytest.raises(Exception, match="INVALID_ARGUMENT"):
-            session.run(None, {"inputs": bad.numpy()})
+    export_standalone(folder / "bundle", folder / "model.onnx")
+    session = open_model((folder / "model.onnx").read_bytes())
+    for at, name in enumerate(names):
+        column = 2 * at + 1
+        for beyond in (-1, -ROWS, -ROWS - 1, ROWS, 2**40):
+            bad = good.clone()
+            bad[3, column] = beyond
+            told = [
+                _refusal((IndexError, RuntimeError), model, bad),
+                _refusal((NetworkError,), predictor.predict, bad.numpy()),
+                _refusal((Exception,), session.run, None, {"inputs": bad.numpy()}),
+            ]
+            assert all(told), (name, beyond, told)
+            expected = rf"the value {beyond} at \[3\]\[{column}\], expected one from 0 to 9"
+            assert re.search(expected, told[1]), (name, beyond, told)
+            assert "INVALID_ARGUMENT" in told[2], (name, beyond, told)
+
+
+def _refusal(kinds: tuple[type[Exception], ...], call: Callable[..., object], *arguments: object) -> str:
+    """What is said; "" where nothing is refused."""
+    try:
+        call(*arguments)
+    except kinds as error:
+        return str(error)
+    return ""
+
+
+QUICK = ["embedding"]
+
+
+@pytest.mark.parametrize(
+    "names", [QUICK, pytest.param([name for name in LOOKS if name not in QUICK], marks=pytest.mark.slow, id="others")]
+)
+def test_a_token_beyond_either_end_is_refused_and_named(
+    names: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    try_together(lambda some: check_refusals(some, tmp_path_factory.mktemp("lookups")), names)
 
 
 @pytest.mark.slow
