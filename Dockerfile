@@ -108,5 +108,5 @@ USER 10001:10001
 EXPOSE 8000
 # http.client and not urllib, which would send this through a proxy that the environment names.
 HEALTHCHECK --interval=30s --timeout=5s --start-period=60s --retries=3 \
-    CMD ["python", "-c", "import http.client as h, os, sys; c = h.HTTPConnection('127.0.0.1', int(os.environ['DEMUR_PORT']), timeout=4); c.request('GET', '/health/ready'); sys.exit(c.getresponse().status != 200)"]
+    CMD ["python", "-c", "import http.client as h, os, sys; c = h.HTTPConnection('localhost', int(os.environ['DEMUR_PORT']), timeout=4); c.request('GET', '/health/ready'); sys.exit(c.getresponse().status != 200)"]
 ENTRYPOINT ["python", "-m", "demur.service"]

@@ -463,7 +463,8 @@ def pull_command(
     trusted_keys: Annotated[
         Path | None,
         typer.Option(
-            envvar="DEMUR_TRUSTED_KEYS", help="File of public keys; a bundle that none of them signed is refused."
+            help="File of public keys, by default that of DEMUR_TRUSTED_KEYS; a bundle that none of them signed is "
+            "refused."
         ),
     ] = None,
     force: Annotated[

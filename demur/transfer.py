@@ -19,8 +19,9 @@ T = TypeVar("T")
 
 
 def pull_bundle(uri: str, out: Path, trusted_keys: Path | None) -> Manifest:
-    """Copy the bundle at `uri` to `out`; trusted_keys: the file of the keys one of which must have signed it."""
-    verify = None if trusted_keys is None else TrustedKeys.from_file(trusted_keys)
+    """Copy the bundle at `uri` to `out`; trusted_keys: the file of the keys one of which must have signed it, by
+    default that of `DEMUR_TRUSTED_KEYS`."""
+    verify = trusted_by_environment() if trusted_keys is None else TrustedKeys.from_file(trusted_keys)
     return _with_bytes(lambda report: pull(uri, out, verify, report))
 
 
@@ -36,9 +37,10 @@ def local_bundle(text: str) -> Path:
 
 
 def trusted_by_environment() -> TrustedKeys | None:
-    """The keys of the file that `DEMUR_TRUSTED_KEYS` names; None where it names none. Raises `BundleError`."""
+    """The keys of the file that `DEMUR_TRUSTED_KEYS` names; None without it. Raises `BundleError`, also where it is
+    empty: that must not open the door."""
     named = os.environ.get("DEMUR_TRUSTED_KEYS")
-    return TrustedKeys.from_file(Path(named)) if named else None
+    return None if named is None else TrustedKeys.from_file(Path(named))
 
 
 def _with_bytes(job: Callable[[Report], T]) -> T:

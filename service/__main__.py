@@ -242,7 +242,7 @@ def _check_levels(settings: Settings) -> None:
 
 def _check_metrics_folder() -> None:
     folder = os.environ.get(SHARED_FOLDER)
-    if folder and not (Path(folder).is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+    if folder is not None and not (Path(folder).is_dir() and os.access(folder, os.W_OK | os.X_OK)):
         _fail(f"{SHARED_FOLDER}: found {folder!r}, expected an existing folder that may be written to")
 
 

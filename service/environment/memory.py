@@ -24,12 +24,12 @@ def _host(meminfo: Path) -> int | None:
 
 
 def _left(limit: Path, used: Path, statistics: Path) -> int | None:
-    """The cgroup's limit less its use. Inactive file cache counts as used, but is freed when needed: add it back."""
+    """The cgroup's limit less its use. The cache of files counts as used, but is freed when needed: add it back."""
     most, now = _read(limit), _read(used)
     if not (most.isdecimal() and now.isdecimal()):
         return None
-    cached = re.search(r"^(?:total_)?inactive_file (\d+)$", _read(statistics), re.MULTILINE)
-    return max(0, int(most) - int(now) + (int(cached[1]) if cached else 0))
+    cached = dict(re.findall(r"^(?:total_)?((?:in)?active_file) (\d+)$", _read(statistics), re.MULTILINE))
+    return max(0, int(most) - int(now) + sum(map(int, cached.values())))
 
 
 def _read(file: Path) -> str:

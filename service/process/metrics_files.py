@@ -95,11 +95,13 @@ class ReservedDict:
         self._reserved = size
 
 
-def reserve_room_for_metrics() -> None:
-    """Make prometheus-client use `ReservedDict` in this process; call it before the first metric is created."""
+def share_metrics(slot: int) -> None:
+    """Make prometheus-client use `ReservedDict` in this process, in the files of the worker `slot`, whose counts go on:
+    files for each process would pile up where workers die. Call it before the first metric is created."""
+    shared: Any = values
     if hasattr(os, "posix_fallocate"):
-        shared: Any = values
         shared.MmapedDict = ReservedDict
+    shared.ValueClass = shared.MultiProcessValue(lambda: slot)
 
 
 def clear_metrics(folder: Path) -> None:

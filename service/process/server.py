@@ -25,7 +25,7 @@ from ..settings import Settings
 from .forced_exit import ForcedExit, exit_now
 from .listening import OutOfDescriptors, accept_waiting, most_connections, refuse_new_connections
 from .logs import log_config
-from .metrics_files import reserve_room_for_metrics
+from .metrics_files import share_metrics
 from .startup_signals import in_terminal
 
 if TYPE_CHECKING:
@@ -312,12 +312,13 @@ def build_server(
     heartbeat: Callable[[], None] = lambda: None,
     all_stop: Callable[[], bool] = lambda: True,
     forced_exit: ForcedExit | None = None,
+    slot: int = 0,
 ) -> Server:
-    """Load the bundles and prepare the HTTP server; the other arguments are those of `Server`."""
+    """Load the bundles and prepare the HTTP server; slot: of this worker; the other arguments are those of `Server`."""
     sys.setswitchinterval(SWITCH_SECONDS)
     share_memory()
     if several_processes():
-        reserve_room_for_metrics()
+        share_metrics(slot)
     predictors = load_named(settings)
     app = create_app(predictors, settings)
 

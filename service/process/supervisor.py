@@ -61,8 +61,8 @@ class Supervisor:
     def run(self) -> int:
         """Run until a signal stops the service; returns the exit status."""
         with _signals() as signals:
-            for _ in range(self.settings.workers):
-                self._start()
+            for slot in range(self.settings.workers):
+                self._start(slot)
             while self._workers:
                 pipes, ends = zip(*((worker.pipe, worker.process.sentinel) for worker in self._workers), strict=True)
                 wait([signals, *ends, *pipes], self._timeout())
@@ -73,10 +73,11 @@ class Supervisor:
                     self._reap(worker, signals)
         return self._status
 
-    def _start(self) -> None:
+    def _start(self, slot: int) -> None:
+        """slot: the number of the worker, which a replacement takes over, with the files of its metrics."""
         pipe, worker_end = self._spawn.Pipe()
         process = self._spawn.Process(
-            target=run_worker, args=(self.settings, self.listener, worker_end, self._temporary)
+            target=run_worker, args=(self.settings, self.listener, worker_end, slot, self._temporary)
         )
         # The worker inherits this: until it handles signals itself, it ignores a terminal's Ctrl-C.
         handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -84,7 +85,7 @@ class Supervisor:
             process.start()
         finally:
             signal.signal(signal.SIGINT, handler)
-        self._workers.append(Worker(process, pipe, worker_end))
+        self._workers.append(Worker(process, pipe, worker_end, slot))
 
     def _read_heartbeats(self) -> None:
         for worker in self._workers:
@@ -148,7 +149,7 @@ class Supervisor:
         self._workers.remove(worker)
         pid, status = worker.process.pid, worker.process.exitcode
         worker.close()
-        metrics_files.mark_process_dead(pid, str(self.metrics_folder))  # type: ignore[no-untyped-call]
+        metrics_files.mark_process_dead(worker.slot, str(self.metrics_folder))  # type: ignore[no-untyped-call]
         if self._kill_at is None and not (self._serving and worker.started):
             # Do not retry at full speed, nor give up early: a signal to the whole process group may have reached the
             # worker first.
@@ -158,7 +159,7 @@ class Supervisor:
             return
         if self._serving:
             log.error("Worker %d ended with status %s: starting another", pid, status)
-            self._start()
+            self._start(worker.slot)
         else:
             log.error("Worker %d ended with status %s before it served: giving up", pid, status)
             self._status = STARTUP_FAILURE
@@ -192,6 +193,8 @@ def listener(settings: Settings, port: int | None = None) -> Iterator[socket.soc
     settings' own."""
     with socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if listening.family == socket.AF_INET6:  # as asyncio has it: one worker and several take the same addresses
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         listening.bind((settings.host, settings.port if port is None else port))
         yield listening
 

@@ -36,6 +36,7 @@ class Worker:
     process: SpawnProcess
     pipe: Connection
     worker_end: Connection
+    slot: int
     started: bool = False
     last_heartbeat: float = 0.0
 
@@ -72,14 +73,17 @@ class Worker:
         self.worker_end.close()
 
 
-def run_worker(settings: Settings, listener: socket.socket, pipe: Connection, metrics_folder: Path | None) -> None:
-    """Serve in this process. Where the parent was killed, remove `metrics_folder` in its place."""
+def run_worker(
+    settings: Settings, listener: socket.socket, pipe: Connection, slot: int, metrics_folder: Path | None
+) -> None:
+    """Serve in this process, as the worker of this number. Where the parent was killed, remove `metrics_folder` in its
+    place."""
     os.setpgid(0, 0)  # a terminal's Ctrl-C reaches the parent alone, which stops its workers
     threading.Thread(target=_end_with_parent, daemon=True).start()
     logging.config.dictConfig(log_config(settings))  # uvicorn does so later than the first lines come
     try:
         # The pipe is readable once the parent announces that all workers stop, and once the parent is gone.
-        server = build_server(settings, lambda: _send_heartbeat(pipe), pipe.poll, ForcedExit())
+        server = build_server(settings, lambda: _send_heartbeat(pipe), pipe.poll, ForcedExit(), slot)
     except (
         AuditFileError,
         BundleError,

@@ -33,7 +33,8 @@ def kept_at(uri: str, cache: Path) -> Path:
 
 
 def fetched(uri: str, cache: Path | None = None, verify: Verify | None = None, progress: Progress = unseen) -> Path:
-    """The folder of the bundle at `uri`, as it is there now; the copy of before where the place does not answer.
+    """The folder of the bundle at `uri`, as it is there now; the copy of before where the place does not answer, or
+    where the cache cannot be written.
 
     Raises `BundleError` where the place answers that there is none, or refuses, and where there is no copy.
     """
@@ -41,16 +42,17 @@ def fetched(uri: str, cache: Path | None = None, verify: Verify | None = None, p
     log.info("%s: fetching", printable(uri))
     try:
         pull(uri, folder, verify, progress)
-    except UnreachableError as error:
-        if not (folder / MANIFEST).exists():
+    except BundleError as error:
+        ours = error.file.startswith(str(folder))
+        if not ours and not isinstance(error, UnreachableError):
             raise
+        if not (folder / MANIFEST).exists():
+            if not ours:
+                raise
+            remedy = error.remedy.replace(ELSEWHERE, f"name another folder as {VARIABLE}")
+            raise BundleError(error.file, error.problem, remedy) from None
         read_head(folder, verify)  # by the keys of now
         log.warning("%s; taking the copy of before: %s", error, printable(str(folder)))
-    except BundleError as error:
-        if not error.file.startswith(str(folder)):
-            raise
-        remedy = error.remedy.replace(ELSEWHERE, f"name another folder as {VARIABLE}")
-        raise BundleError(error.file, error.problem, remedy) from None
     return folder
 
 

@@ -35,7 +35,9 @@ class Hub:
         self._repository, self._folder = found["repository"], found["folder"]
         self._revision = None if found["revision"] is None else unquote(found["revision"])
         check_endpoint("HF_ENDPOINT", self.uri)
-        os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # read when the package is imported
+        # Both are read when the package is imported. Xet writes into the home folder, and its errors have no types.
+        for name in ("HF_HUB_DISABLE_TELEMETRY", "HF_HUB_DISABLE_XET"):
+            os.environ.setdefault(name, "1")
         self._hub: Any = needed("huggingface_hub", self.uri)
         self._errors: Any = needed("huggingface_hub.errors", self.uri)
         self._endpoint = os.environ.get("HF_ENDPOINT")

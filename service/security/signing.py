@@ -131,11 +131,12 @@ def sign_bundle(path: Path, key: Ed25519PrivateKey) -> Signature:
     """
     folder = path.resolve()
     signature = Signature(key_id(key.public_key()), key.sign(read_bundle(folder).manifest_bytes))
+    # The temporary file stands beside the bundle: inside, who replaces the bundle meanwhile would not take it for one.
+    alone = os.path.ismount(folder) or not os.access(folder.parent, os.W_OK)  # nobody replaces it then
     try:
-        # The temporary file stands beside the bundle: inside, it would make the bundle invalid.
-        replace_file(folder / SIGNATURE, signature_to_bytes(signature), folder.parent)
+        replace_file(folder / SIGNATURE, signature_to_bytes(signature), folder if alone else folder.parent)
     except OSError as error:
-        remedy = "make the bundle and the folder around it writable"
+        remedy = "make the bundle writable"
         raise BundleError(folder / SIGNATURE, f"could not be written ({error.strerror or error})", remedy) from error
     read_bundle(folder, TrustedKeys([key.public_key()]))
     return signature

@@ -99,6 +99,12 @@ def test_a_uri_of_any_command_must_be_signed_where_the_service_would_demand_it(
         found = demur(*arguments)
         assert found.exit_code == 2
         assert "found no signature" in found.output
+    monkeypatch.setenv("DEMUR_TRUSTED_KEYS", "")  # as of a variable of a script that is not set
+    for arguments in (["inspect", URI], ["pull", URI, "--out", tmp_path / "here"]):
+        found = demur(*arguments)
+        assert found.exit_code == 2
+        assert "trusted keys" in found.output
+    assert not (tmp_path / "here").exists()
 
 
 def test_a_new_repository_is_private_and_the_hub_learns_nothing_of_this_machine(hub: FakeHub, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ def write(folder: Path, **files: str) -> Path:
         (4096, "max", "100", "", 4 * MIB),
         (4096, str(3 * MIB), str(MIB), "anon 5\ninactive_file 0\n", 2 * MIB),
         (4096, str(3 * MIB), str(MIB), f"file 7\ninactive_file {MIB // 2}\n", 2 * MIB + MIB // 2),
+        (4096, str(3 * MIB), str(2 * MIB), f"inactive_file {MIB // 2}\nactive_file {MIB}\n", 2 * MIB + MIB // 2),
         (1024, str(3 * MIB), str(MIB), "", MIB),
         (4096, str(MIB), str(2 * MIB), "", 0),
     ],

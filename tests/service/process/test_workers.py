@@ -102,8 +102,8 @@ def test_a_killed_worker_is_replaced_and_the_service_goes_on(classification: Syn
         with stopped(second):
             predict(server)
         assert {first, second} & {third} == set()
-        assert not list(tmp_path.glob(f"gauge_live*_{first}.db"))
-        wait_for_metric(server, r"demur_predictions_total\{.*\}", 3)  # what the dead one counted is not lost
+        assert len(list(tmp_path.glob("counter_*.db"))) == 2  # the new one goes on with those of the dead one
+        wait_for_metric(server, r"demur_predictions_total\{.*\}", 3)  # which are not lost
         wait_for_metric(server, IN_FLIGHT, 1)
         assert server.terminate() == 0
     assert tmp_path.is_dir()
@@ -244,3 +244,11 @@ def test_a_port_in_use_and_a_missing_folder_are_one_line(classification: Synthet
     (line,) = errors.splitlines()
     assert "PROMETHEUS_MULTIPROC_DIR" in line
     assert missing in line
+
+
+@pytest.mark.parametrize(("host", "family"), [("127.0.0.1", socket.AF_INET), ("::", socket.AF_INET6)])
+def test_several_workers_take_the_addresses_that_one_takes(host: str, family: int) -> None:
+    """An address of IPv4 in one of IPv6 would be in no network of trusted proxies."""
+    with listener(Settings(host=host, port=0)) as listening:
+        assert listening.family == family
+        assert family == socket.AF_INET or listening.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY) == 1

@@ -1,6 +1,9 @@
 """service/remote/cache.py: bundles that are named by a URI, kept from one start to the next."""
 
+import errno
 import logging
+import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +14,7 @@ from demur.service.bundle import BundleError
 from demur.service.inference.policy import Policy
 from demur.service.inference.predictor import Predictor
 from demur.service.remote.cache import cache_folder, fetched, kept_at, pretrained
+from demur.service.remote.places import place_of
 from demur.service.remote.push import push
 from tests.support.bundles import FEATURE_SPEC, Synthetic, write_linear
 from tests.support.places import HUB_NAME, World, running
@@ -90,6 +94,27 @@ def test_a_cache_that_cannot_be_written_is_named(hub: World, folder: Path, tmp_p
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(BundleError, match="name another folder as DEMUR_CACHE_DIR"):
         fetched(hub.uri, tmp_path / "file")
+
+
+def test_what_was_fetched_stays_while_the_cache_cannot_be_written(
+    hub: World, folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a volume that is full, or mounted to be read alone."""
+    push(folder, hub.uri)
+    first = fetched(hub.uri)
+
+    def full(*_: object, **__: object) -> str:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
+    with caplog.at_level(logging.WARNING, "demur"):
+        assert fetched(hub.uri) == first
+    assert f"taking the copy of before: {first}" in caplog.text
+
+
+def test_files_are_not_fetched_by_what_needs_a_home_of_its_own(hub: World) -> None:
+    with place_of(hub.uri):
+        assert os.environ["HF_HUB_DISABLE_XET"] == "1"
 
 
 def test_a_predictor_comes_from_the_hub_and_goes_there(hub: World, classification: Synthetic, tmp_path: Path) -> None:

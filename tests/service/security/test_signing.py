@@ -3,11 +3,14 @@
 import base64
 import dataclasses
 import json
+import os
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -212,3 +215,19 @@ def test_reading_a_bundle_needs_no_cryptography(signed: Path) -> None:
     )
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.strip() == key_id(KEY.public_key())
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_mount_is_signed_inside(folder: Path, monkeypatch: pytest.MonkeyPatch, alone: bool) -> None:
+    """Beside it is another file system."""
+    made = list[Path]()
+
+    def noted(*arguments: Any, **named: Any) -> tuple[int, str]:
+        made.append(named["dir"])
+        return mkstemp(*arguments, **named)
+
+    mkstemp = tempfile.mkstemp
+    monkeypatch.setattr(tempfile, "mkstemp", noted)
+    monkeypatch.setattr(os.path, "ismount", lambda _: alone)
+    sign_bundle(folder, KEY)
+    assert made == [folder if alone else folder.parent]
