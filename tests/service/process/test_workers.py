@@ -48,6 +48,14 @@ def predict(server: Server) -> None:
     PredictResponse.model_validate_json(body)
 
 
+def folder_of_the_metrics(server: Server) -> Path:
+    """That of the service's own, which holds what its workers count."""
+    variables = Path(f"/proc/{pids(server)[0]}/environ").read_text().split("\0")
+    folder = Path(dict(line.partition("=")[::2] for line in variables)["PROMETHEUS_MULTIPROC_DIR"])
+    assert [*folder.glob("*.db")]
+    return folder
+
+
 @contextlib.contextmanager
 def stopped(pid: int) -> Iterator[None]:
     """Pause the process during the block; returns once the signal has taken effect."""
@@ -123,11 +131,12 @@ def test_one_process_counts_nothing_of_those_before_it(classification: Synthetic
 def test_a_killed_worker_is_replaced_whatever_line_of_the_keys_is_bad_by_then(
     classification: Synthetic, tmp_path: Path
 ) -> None:
+    """And the folder of the metrics goes with a service that is stopped."""
     key, entry = new_key("alice")
     keys = tmp_path / "keys"
     keys.write_text(f"{entry.line}\n")
     with two_workers(classification.path, DEMUR_API_KEYS_FILE=str(keys), DEMUR_LOG_FORMAT="json") as server:
-        killed = pids(server)
+        killed, metrics = pids(server), folder_of_the_metrics(server)
         keys.write_text(f"{entry.line}\n{entry.line}\nsomebody\n")
         start = server.lines_so_far()
         for pid in killed:
@@ -142,6 +151,7 @@ def test_a_killed_worker_is_replaced_whatever_line_of_the_keys_is_bad_by_then(
         assert server.request("POST", "/predict", BODY, {"X-API-Key": key})[0] == 200  # by the other one
         assert server.terminate() == 0
         assert [line for line in server.lines if not line.startswith("{")] == []
+    assert not metrics.exists()
 
 
 @pytest.mark.slow
@@ -198,27 +208,15 @@ def test_a_signal_from_a_terminal_ends_all(classification: Synthetic) -> None:
         assert len([line for line in server.lines if "Finished server process" in line]) == 2
 
 
-@pytest.mark.slow
 def test_workers_end_with_their_parent(classification: Synthetic) -> None:
-    """Also when it is killed: nothing else would ever stop them. They drain first, still sending heartbeats."""
+    """Also when it is killed: nothing else would ever stop them. They drain first, still sending heartbeats, and
+    remove the folder of the metrics."""
     with two_workers(classification.path, DEMUR_DRAIN_SECONDS="1.5") as server:
+        metrics = folder_of_the_metrics(server)
         server.process.kill()
         server.wait_for_end_of_log()
         assert len([line for line in server.lines if "Finished server process" in line]) == 2
-
-
-@pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
-def test_the_folder_of_the_metrics_goes_with_the_service(classification: Synthetic, killed: bool) -> None:
-    with two_workers(classification.path) as server:
-        variables = Path(f"/proc/{pids(server)[0]}/environ").read_text().split("\0")
-        mine = Path(dict(line.partition("=")[::2] for line in variables)["PROMETHEUS_MULTIPROC_DIR"])
-        assert [*mine.glob("*.db")]
-        if killed:
-            server.process.kill()
-            server.wait_for_end_of_log()
-        else:
-            assert server.terminate() == 0
-    assert not mine.exists()
+    assert not metrics.exists()
 
 
 def test_a_bad_bundle_is_one_line_before_any_worker_is_started(folder: Path) -> None:
