@@ -1,10 +1,12 @@
 """docs/evaluating.md: the examples for Ray Data, Dask and Spark give what `demur score` gives, to the bit."""
 
 import importlib.util
+import json
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -57,61 +59,106 @@ def texts(folder: Path) -> tuple[Path, pd.DataFrame, Path]:
     return bundle, pd.DataFrame({"inputs": column}), folder / "file.parquet"
 
 
-@pytest.fixture(params=[features, arrays, texts], ids=lambda make: make.__name__)
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A folder with the bundle and the table of the page, in four row groups."""
-    bundle, frame, file = request.param(tmp_path)
+KINDS = (features, arrays, texts)
+
+
+def fill(make: Callable[[Path], tuple[Path, pd.DataFrame, Path]], folder: Path) -> None:
+    """The folder with the bundle and the table of the page, in four row groups."""
+    bundle, frame, file = make(folder)
     ids = pd.Series([f"p{i}" for i in range(COUNT)])
-    frame.assign(patient_id=ids).to_parquet(tmp_path / "patients.parquet", row_group_size=BATCH)
-    score_file(Predictor.load(bundle, threads=1), file, tmp_path / "scored.parquet", batch_size=BATCH)
-    rows = pd.read_parquet(tmp_path / "scored.parquet").drop(columns="row")
+    frame.assign(patient_id=ids).to_parquet(folder / "patients.parquet", row_group_size=BATCH)
+    score_file(Predictor.load(bundle, threads=1), file, folder / "scored.parquet", batch_size=BATCH)
+    rows = pd.read_parquet(folder / "scored.parquet").drop(columns="row")
     rows.insert(0, "patient_id", ids)
-    rows.to_parquet(tmp_path / "expected.parquet")
-    return tmp_path
+    rows.to_parquet(folder / "expected.parquet")
 
 
-def run(place: Path, program: str) -> pd.DataFrame:
-    """The rows that the program writes, in the order of the patients."""
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """A folder for each kind of inputs, which has its name."""
+    base = tmp_path_factory.mktemp("tables")
+    for make in KINDS:
+        folder = base / make.__name__
+        folder.mkdir()
+        fill(make, folder)
+    return [base / make.__name__ for make in KINDS]
+
+
+@pytest.fixture
+def places(tables: list[Path], tmp_path: Path) -> list[Path]:
+    """A copy of each folder."""
+    return [shutil.copytree(table, tmp_path / table.name) for table in tables]
+
+
+# Starting an engine takes longer than all three tables. A traceback names the table as its file.
+EACH = """
+import json, sys, traceback
+failed = False
+for table, block in json.loads(sys.argv[1]):
+    try:
+        exec(compile(block, table, "exec"), dict(globals()))
+    except Exception:
+        print("the block for the table of", table, file=sys.stderr)
+        traceback.print_exc()
+        failed = True
+sys.exit(failed)
+"""
+
+
+def absolute(block: str, place: Path) -> str:
+    """The block with this folder's paths: an engine keeps the folder that it was started in."""
+    for name in ("patients.parquet", "bundles/patients", "rows"):
+        assert block.count(f'"{name}"') == 1
+        block = block.replace(f'"{name}"', repr(str(place / name)))
+    return block
+
+
+def check(places: list[Path], start: str, block: str) -> None:
+    """Run the block for every table: as it stands in the first one's folder, with paths for the others."""
+    first, *others = places
+    programs = [(first.name, block), *((place.name, absolute(block, place)) for place in others)]
     done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=place,
+        [sys.executable, "-c", start + EACH, json.dumps(programs)],
+        cwd=first,
         env=environment(**QUIET),
         capture_output=True,
         text=True,
-        timeout=TIMEOUT,
+        timeout=TIMEOUT * len(places),
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    found = pd.read_parquet(place / "rows")
-    return found.sort_values("patient_id", key=lambda ids: ids.str[1:].astype(int)).reset_index(drop=True)
+    assert done.returncode == 0, done.stderr[-9000:]
+    assert [difference for place in places for difference in differences(place)] == []
 
 
-def check(place: Path, found: pd.DataFrame) -> None:
-    expected = pd.read_parquet(place / "expected.parquet")
-    assert list(found.columns) == list(expected.columns)
-    for name in expected:
-        assert cells(found[name]) == cells(expected[name]), name
+def differences(place: Path) -> list[str]:
+    """Which columns are not what `demur score` gives, of the rows in the order of the patients."""
+    found, expected = pd.read_parquet(place / "rows"), pd.read_parquet(place / "expected.parquet")
+    found = found.sort_values("patient_id", key=lambda ids: ids.str[1:].astype(int)).reset_index(drop=True)
+    if list(found.columns) != list(expected.columns):
+        return [f"{place.name}: the columns {list(found.columns)}"]
+    return [f"{place.name}: {name}" for name in expected if cells(found[name]) != cells(expected[name])]
 
 
 def cells(column: pd.Series) -> list[object]:
     return [list(cell) if isinstance(cell, np.ndarray) else cell for cell in column]
 
 
-def test_ray_with_two_actors(place: Path) -> None:
+def test_ray_with_two_actors(places: list[Path]) -> None:
     with tempfile.TemporaryDirectory(prefix="ray-") as short:  # the names of sockets in it have a limit
         start = f"import ray\nray.init(num_cpus=3, include_dashboard=False, _temp_dir={short!r})\n"
-        check(place, run(place, start + block_with("map_batches")))
+        check(places, start, block_with("map_batches"))
 
 
-def test_dask(place: Path) -> None:
-    check(place, run(place, block_with("map_partitions")))
+def test_dask(places: list[Path]) -> None:
+    check(places, "", block_with("map_partitions"))
 
 
 @pytest.mark.skipif(not (shutil.which("java") and importlib.util.find_spec("pyspark")), reason="needs pyspark and Java")
-def test_spark(place: Path) -> None:
+@pytest.mark.parametrize("kind", [make.__name__ for make in KINDS])
+def test_spark(places: list[Path], kind: str) -> None:
     columns = (
         "patient_id string, label string, probability double, `probability_class 0` double, `probability_class 1` "
         "double, `probability_class 2` double, score double, p_value double, rejected boolean, "
         "prediction_set array<string>"
     )
     start = f"from pyspark.sql import SparkSession\nspark = SparkSession.builder.getOrCreate()\ncolumns = {columns!r}\n"
-    check(place, run(place, start + block_with("mapInPandas")))
+    check([place for place in places if place.name == kind], start, block_with("mapInPandas"))
