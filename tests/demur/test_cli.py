@@ -5,9 +5,10 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import typer
@@ -50,9 +51,9 @@ def test_data():
 def foreign_data():
     return data(4, shift=50.0)
 """
-# Pretends that torch, and whatever else the service's environment lacks, is not installed.
+# Pretends that torch, and whatever else the service's environment lacks, is not installed, and runs the commands.
 WITHOUT_TORCH = """
-import sys, uvicorn
+import contextlib, io, json, sys, traceback, uvicorn
 
 class Missing:
     def find_spec(self, name, path=None, target=None):
@@ -63,11 +64,23 @@ def run(server, sockets=None):
     print("would serve", server.config.app.title)
     server.started = True
 
+def ended(arguments):
+    sys.argv = ["demur", *arguments]
+    out, errors, status = io.StringIO(), io.StringIO(), 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+        try:
+            main()
+        except SystemExit as error:
+            status = error.code or 0
+        except BaseException:
+            traceback.print_exc()
+            status = 1
+    return arguments, status, out.getvalue(), errors.getvalue()
+
 sys.meta_path.insert(0, Missing())
 uvicorn.Server.run = run
 from demur.__main__ import main
-sys.argv = ["demur", *sys.argv[1:]]
-main()
+print(json.dumps([ended(arguments) for arguments in json.loads(sys.argv[1])]))
 """
 
 
@@ -151,8 +164,8 @@ def test_evaluate_wants_the_recipe_of_the_bundle(fitted: Fitted, tmp_path: Path)
 
 
 def test_serve_loads_a_bundle_without_torch(fitted: Fitted) -> None:
-    done = without_torch("serve", fitted.bundle)
-    assert done.returncode == 0, done.stderr
+    (done,) = without_torch(("serve", fitted.bundle))
+    assert done.status == 0, done
     assert "would serve" in done.stdout
 
 
@@ -279,9 +292,22 @@ def test_numbers_on_the_command_line(text: str, value: Any) -> None:
 # --------------------------------------------------------------------------- processes
 
 
-def without_torch(*arguments: object) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-c", WITHOUT_TORCH, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+class Ended(NamedTuple):
+    """A command and how it ended."""
+
+    arguments: list[str]
+    status: int
+    stdout: str
+    stderr: str
+
+
+def without_torch(*commands: Sequence[object]) -> list[Ended]:
+    """The commands, one after the other in one process: no import of one helps another to what is not installed."""
+    given = json.dumps([[str(argument) for argument in arguments] for arguments in commands])
+    code = [sys.executable, "-c", WITHOUT_TORCH, given]
+    done = subprocess.run(code, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return [Ended(*each) for each in json.loads(done.stdout)]
 
 
 @pytest.mark.parametrize("command", sorted(typer.main.get_group(app).commands))
@@ -291,19 +317,20 @@ def test_every_command_has_help(command: str) -> None:
     assert "Usage" in shown.output
 
 
-@pytest.mark.parametrize("command", [("--help",), ("serve", "--help"), ("fit", "--help"), ("inspect", "--help")])
-def test_help_needs_no_torch(command: tuple[str, ...]) -> None:
-    done = without_torch(*command)
-    assert done.returncode == 0, done.stderr
-    assert "Usage: demur" in done.stdout
+def test_help_needs_no_torch() -> None:
+    commands = ("--help",), ("serve", "--help"), ("fit", "--help"), ("inspect", "--help")
+    found = without_torch(*commands)
+    assert len(found) == len(commands)
+    for done in found:
+        assert done.status == 0, done
+        assert "Usage: demur" in done.stdout, done
 
 
 def test_a_bundle_is_refused_without_torch(tmp_path: Path) -> None:
-    for command in ("serve", "inspect"):
-        done = without_torch(command, tmp_path)
-        assert done.returncode == 2
-        assert "manifest.json: missing file" in done.stderr
-        assert "Traceback" not in done.stderr
+    for done in without_torch(("serve", tmp_path), ("inspect", tmp_path)):
+        assert done.status == 2, done
+        assert "manifest.json: missing file" in done.stderr, done
+        assert "Traceback" not in done.stderr, done
 
 
 def test_the_installed_command_fails_in_one_line(tmp_path: Path) -> None:
