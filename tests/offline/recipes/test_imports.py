@@ -91,6 +91,7 @@ OWN = DATA.replace(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("without_export")  # which begins once all data are read
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_processes_that_are_not_forked_find_what_the_recipe_defines(tmp_path: Path, method: str) -> None:
     """A data set, and a function that makes batches; both of the recipe itself, as on macOS, or Python 3.14."""
