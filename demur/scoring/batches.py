@@ -136,6 +136,8 @@ def _array(values: Any) -> Array:
     """An array; of lists of different lengths one of objects. Masked entries stay masked, to be refused."""
     if isinstance(values, np.ma.MaskedArray):
         return values
+    if getattr(values, "null_count", 0):  # of Arrow, whose whole numbers would become floats
+        return _column(values.to_pylist(), object)
     try:
         return np.asarray(values)
     except ValueError:

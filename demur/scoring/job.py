@@ -99,8 +99,7 @@ def score_file(
         raise ScoringError(f"--out {out}: exists; give another name, or --force to replace it")
     texts = None if predictor.reader is None else TextColumn(predictor.reader, predictor.manifest.input)
     source = open_source(path, predictor.manifest.input, csv_header, keep, texts, predictor.manifest.name)
-    if part is not None:
-        source = part_of(source, *part)
+    source = part_of(source, *(part or (1, 1)))  # a file that grows meanwhile, such as a log, ends where it ended
     progress = ProgressFile(out, _job(predictor, path, source)).open(force)
     strange = OutOfRange(predictor.range_check)
     rows_of = partial(scored, predictor, strange=strange)
@@ -130,10 +129,10 @@ def _job(predictor: Predictor, path: Path, source: Source) -> Job:
     return Job(predictor.digest, str(path.resolve()), source.count, asked, kept, source.first)
 
 
-def _check_same_input(path: Path, source: Source, progress: ProgressFile) -> None:
+def _check_same_input(path: Path, source: Source, progress: ProgressFile, size: int) -> None:
     """Refuse a file with another input at the place of the last one scored. Those after it may have been mended."""
     if progress.rows:
-        batch = next(source.batches(progress.rows - 1, 1))
+        batch = next(source.batches(progress.rows - 1, size))  # what is before is passed in steps of this size
         if _digest(batch.inputs[0]) != progress.last:
             place = f"row {source.first + progress.rows - 1}"
             raise ScoringError(f"{path}: {place}: found another input than the one that was scored; {REMEDY}")
@@ -147,7 +146,7 @@ def _score(
     rows_of: RowsOf, path: Path, spec: InputSpec, source: Source, progress: ProgressFile, size: int, report: Report
 ) -> None:
     saved = time.monotonic()
-    _check_same_input(path, source, progress)
+    _check_same_input(path, source, progress, size)
     report(progress.rows, source.count)
     try:
         for batch in source.batches(progress.rows, size):

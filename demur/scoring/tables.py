@@ -249,7 +249,8 @@ def _cell(value: Any, kind: type) -> Any:
 def _layout(
     header: Sequence[str] | None, spec: InputSpec, path: Path, keep: Sequence[str], texts: TextColumn | None
 ) -> _Layout:
-    """Without feature names, all columns that are not kept are the network's entries, in order; of texts, one is."""
+    """Without feature names, or those of several inputs of one number each, all columns that are not kept are the
+    network's entries, in order; of texts, one is."""
     width = 1 if texts is not None else math.prod(spec.shape)
     if header is None:
         return _Layout(width, range(width), {}, has_header=False)
@@ -258,8 +259,10 @@ def _layout(
         kept = dict(zip(keep, places_by_name(names, keep, "--keep", f"columns of {path}"), strict=True))
         if texts is not None:
             return _Layout(len(names), [texts.place(names, path)], kept, has_header=True)
-        if spec.feature_names is not None:
-            return _Layout(len(names), places_by_name(names, spec.feature_names, str(path)), kept, has_header=True)
+        of_parts = [part.name for part in spec.parts or () if part.size == 1]
+        wanted = spec.feature_names or (of_parts if len(of_parts) == width and set(of_parts) <= set(names) else None)
+        if wanted is not None:
+            return _Layout(len(names), places_by_name(names, wanted, str(path)), kept, has_header=True)
     except ValueError as error:
         raise ScoringError(f"{error}{_separator(header)}") from None
     entries = [place for place in range(len(names)) if place not in set(kept.values())]

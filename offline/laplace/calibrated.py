@@ -166,7 +166,7 @@ def held_out_metrics(
 
 
 def coverage_warning(metrics: Mapping[str, float], examples: int, noise_scale: Array | None = None) -> tuple[str, ...]:
-    """A warning where the 95 % intervals of a regression hold more or fewer held-out targets than chance explains."""
+    """A warning where mean -+ 1.96 std of a regression holds more or fewer held-out targets than chance explains."""
     covered = metrics.get("calibration_coverage_95")
     if covered is None:
         return ()
@@ -175,8 +175,9 @@ def coverage_warning(metrics: Mapping[str, float], examples: int, noise_scale: A
         return ()
     verdict = "narrow" if covered < low else "wide"
     return (
-        f"the 95 % intervals are too {verdict}: they hold {100 * covered:.1f} % of the targets of {examples} held-out "
-        f"examples, expected {100 * low:.1f} to {100 * high:.1f} %; {_noise_words(noise_scale)}, or set sigma_noise",
+        f"the Gaussian 95 % intervals, mean -+ 1.96 std, are too {verdict}: they hold {100 * covered:.1f} % of the "
+        f"targets of {examples} held-out examples, expected {100 * low:.1f} to {100 * high:.1f} %; "
+        f"{_noise_words(noise_scale)}, or set sigma_noise",
     )
 
 

@@ -53,7 +53,7 @@ class InputForm:
     def install(self, network: nn.Module) -> None:
         """From now on the network takes packed tensors. A hook, so that the paths of its layers stay as they are."""
         if self.parts is not None:
-            network.register_forward_pre_hook(self._hook, with_kwargs=True)
+            network.register_forward_pre_hook(self._hook, with_kwargs=True, prepend=True)  # before the user's own
 
     def _hook(self, _: nn.Module, args: tuple[Any, ...], __: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         return self.arguments(args[0])

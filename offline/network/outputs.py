@@ -34,7 +34,7 @@ class OutputForm:
         """The outputs (B, K) of a batch."""
         outputs: Tensor = returned if self.entry is None else _entry(returned, self.entry)
         if self.flat:
-            outputs = outputs.unsqueeze(1)
+            outputs = outputs.reshape(-1, 1)  # of a batch of one, squeeze() leaves no axis
         if self.two_values and self.entry is None:
             outputs = outputs.chunk(2, dim=1)[0]
         return torch.cat([torch.zeros_like(outputs), outputs], dim=1) if self.one_logit else outputs
@@ -44,7 +44,7 @@ class OutputForm:
         if self.entry is None:
             return cast(Tensor, returned).chunk(2, dim=1)[1]
         other: Tensor = returned[1]
-        return other.unsqueeze(1) if other.dim() == 1 else other
+        return other.reshape(-1, 1) if other.dim() < 2 else other
 
     def install(self, network: nn.Module) -> None:
         """From now on the network returns the outputs (B, K).

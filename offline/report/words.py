@@ -104,7 +104,7 @@ def cards(manifest: Manifest, calibration_error: tuple[float, float] | None, cov
             Card("Calibration error (ECE)", f"{calibration_error[1]:.3f}", f"{beside} {calibration_error[0]:.3f}")
         )
     if coverage is not None:
-        shown.append(Card("95 % interval", percent(coverage), "of held-out targets inside"))
+        shown.append(Card("Gaussian 95 % interval", percent(coverage), "of held-out targets within 1.96 std"))
     return shown
 
 
@@ -164,8 +164,8 @@ def _covered(manifest: Manifest) -> Iterator[Check]:
     low, high = coverage_band(examples, 0.95)
     yield Check(
         low <= covered <= high,
-        f"The 95 % intervals hold {percent(covered)} of the targets of {examples:,} held-out examples; "
-        f"between {percent(low)} and {percent(high)} is what chance explains.",
+        f"The Gaussian 95 % intervals, of 1.96 std, hold {percent(covered)} of the targets of {examples:,} held-out "
+        f"examples; between {percent(low)} and {percent(high)} is what chance explains.",
     )
 
 

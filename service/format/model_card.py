@@ -66,7 +66,12 @@ def _names(manifest: Manifest) -> str:
 
 
 def _use(manifest: Manifest) -> str:
-    shape = " x ".join(map(str, manifest.input.shape))
+    spec, shape = manifest.input, " x ".join(map(str, manifest.input.shape))
+    taken = f"n x {shape}, {spec.dtype}"
+    if spec.text is not None:
+        taken = "a list of texts"
+    elif spec.parts is not None:
+        taken = f"an array of each by its name: {', '.join(part.name for part in spec.parts)!s:.100}"
     return (
         "## Use\n\n"
         "```sh\n"
@@ -75,7 +80,7 @@ def _use(manifest: Manifest) -> str:
         "```python\n"
         "from demur import Predictor\n\n"
         'predictor = Predictor.from_pretrained("OWNER/NAME")\n'
-        f"prediction = predictor.predict(inputs)    # n x {shape}, {manifest.input.dtype}\n"
+        f"prediction = predictor.predict(inputs)    # {taken}\n"
         f"prediction.{'mean' if manifest.task == 'regression' else 'probabilities'}, prediction.rejected\n"
         "```"
     )

@@ -106,10 +106,18 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def numbers_of(values: Any, where: str) -> Array:
-    """A column, a frame or an array as an array of numbers; `ValueError` for anything else, naming the first."""
+def _refuse_other_arrays(values: Any, where: str) -> None:
+    """`ValueError` for what becomes an array only by losing something."""
+    if hasattr(values, "columns") and not is_frame(values):  # the names of an Arrow table
+        kind = type(values).__name__
+        raise ValueError(f"{where}: found a {kind}, expected an array or a data frame, such as of its to_pandas()")
     if isinstance(values, np.ma.MaskedArray) and values.mask.any():
         raise ValueError(f"{where}: found masked entries, expected numbers; fill what is missing")
+
+
+def numbers_of(values: Any, where: str) -> Array:
+    """A column, a frame or an array as an array of numbers; `ValueError` for anything else, naming the first."""
+    _refuse_other_arrays(values, where)
     try:
         if hasattr(values, "detach"):  # a tensor, wherever it is
             values = values.detach().cpu().resolve_neg()

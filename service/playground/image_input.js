@@ -17,17 +17,18 @@ export class ImageInput {
   constructor(place, spec, names, changed, fail) {
     const [channels, height, width] = spec.shape;
     Object.assign(this, { width, height, grey: channels === 1, changed, fail, chosen: null, turn: 0 });
+    const sees = spec.image.resize_to ? "What is sent, before the service cuts out its middle" : "What the network sees";
     this.effects = { degrees: 0, blur: 0, noise: 0 };
-    this.dataSet = this.grey && width === height ? DATA_SETS[width] : undefined;
+    this.dataSet = this.grey && width === height && names.includes("3") ? DATA_SETS[width] : undefined;
     const enlarged = Math.max(1, LEAST_SIDE / Math.max(width, height));
     this.paper = this.#paper(Math.round(enlarged * width), Math.round(enlarged * height));
-    this.seen = element("canvas", { id: "seen", width, height, role: "img", "aria-label": "What the network sees" });
+    this.seen = element("canvas", { id: "seen", width, height, role: "img", "aria-label": sees });
     for (const shown of [this.paper, this.seen]) shown.style.aspectRatio = `${width} / ${height}`;
     this.lines = []; // drawn, on a sheet of side 1; none of a picture
     place.append(
       element("div", { class: "pictures" },
         element("figure", {}, this.paper, element("figcaption", {}, "Draw here, or drop or paste a picture")),
-        element("figure", {}, this.seen, element("figcaption", {}, `What the network sees: ${width} × ${height}`))),
+        element("figure", {}, this.seen, element("figcaption", {}, `${sees}: ${width} × ${height}`))),
       this.#tools(names), this.#sliders(), ...(this.dataSet ? [this.#placing()] : []));
     document.addEventListener("paste", (event) => this.#take(event.clipboardData?.files[0]));
     for (const name of ["dragover", "drop"]) document.addEventListener(name, (event) => event.preventDefault());

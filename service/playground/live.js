@@ -36,7 +36,7 @@ export class Live {
       element("div", { class: "ends note" }, element("span", {}, "0"), element("span", {}, "p-value"), element("span", {}, "1")),
       element("p", { class: "note" }, "A bar for each tenth, with its share of the examples. On data like the held-out "
         + "examples all are as high as the dashed line, 10 %; a high one at the left is foreign inputs. What this page "
-        + "asks while you try the model is not counted."));
+        + "asks while you try the model counts among requests and latency alone."));
   }
 
   show(shown) {

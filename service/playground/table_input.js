@@ -51,17 +51,17 @@ export class TableInput {
     this.values[i] = value;
     this.#wrong.delete(i);
     this.#cells[i].range.value = value;
-    this.#cells[i].number.value = Number(value.toPrecision(4));
+    this.#cells[i].number.value = Number(value.toPrecision(7));
   }
 
   #row(name, i, low, high, changed) {
     const span = high - low || 1;
     const attributes = { min: low - BEYOND * span, max: high + BEYOND * span, step: span / 200, value: this.values[i] };
     const range = element("input", { type: "range", id: `feature-${i}`, ...attributes });
-    const number = element("input", { type: "number", step: "any", value: Number(this.values[i].toPrecision(4)), "aria-label": `${name}, as a number` });
+    const number = element("input", { type: "number", step: "any", value: Number(this.values[i].toPrecision(7)), "aria-label": `${name}, as a number` });
     this.#cells.push({ range, number });
     range.addEventListener("input", () => {
-      number.value = Number(Number(range.value).toPrecision(4));
+      number.value = Number(Number(range.value).toPrecision(7));
       this.values[i] = Number(range.value);
       this.#wrong.delete(i);
       changed();

@@ -60,12 +60,11 @@ def example_inputs(predictor: Predictor) -> Array:
     whole numbers of that range where it looks values up; zeros where no range is known, or nothing else is taken."""
     spec = predictor.manifest.input
     zeros = np.zeros((EXAMPLES, *spec.shape), spec.dtype)
-    if spec.dtype == "int64":
-        return zeros
     each = ((-1.0,), (1.0,)) if spec.range is None else (spec.range.low, spec.range.high)
     low, high = (_by_first_axis(numbers, spec) for numbers in each)
     drawn = np.random.default_rng(0).uniform(low, high, zeros.shape).astype(np.float32)
-    return next((inputs for inputs in (drawn, np.floor(drawn)) if _takes(predictor, inputs)), zeros)
+    possible = (np.floor(drawn).astype(spec.dtype),) if spec.dtype == "int64" else (drawn, np.floor(drawn))
+    return next((inputs for inputs in possible if _takes(predictor, inputs)), zeros)
 
 
 def _by_first_axis(numbers: Sequence[float], spec: InputSpec) -> Array:

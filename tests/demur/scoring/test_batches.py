@@ -278,6 +278,13 @@ def test_an_empty_part_has_the_same_columns(batch: Any, table: Predictor) -> Non
     assert {name: len(column) for name, column in empty.items()} == dict.fromkeys(full, 0)
 
 
+def test_whole_numbers_of_arrow_stay_whole_where_some_are_missing(table: Predictor) -> None:
+    numbers = [2**60 + 1, None, 5]
+    columns = {name: INPUTS[:3, place] for place, name in enumerate("abcd")}
+    found = BatchScorer(table.path, keep=["id"])(pa.table(columns | {"id": pa.array(numbers, pa.int64())}))
+    assert found["id"].tolist() == numbers
+
+
 def test_several_inputs_are_columns(tmp_path: Path) -> None:
     parts = InputPart("pixels", (2, 2)), InputPart("age", ())
     predictor = Predictor.load(

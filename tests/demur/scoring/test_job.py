@@ -20,8 +20,9 @@ from pyarrow import parquet
 
 from demur.scoring.errors import ScoringError
 from demur.scoring.job import score_file
-from demur.service.bundle import InputRange
+from demur.service.bundle import InputRange, InputSpec
 from demur.service.codec.arrays import InputError
+from demur.service.format.manifest_input import InputPart
 from demur.service.inference.policy import Policy
 from demur.service.inference.predictor import Predictor
 from tests.support.bundles import FEATURE_SPEC, IMAGE_SPEC, write_linear, write_tokens
@@ -316,3 +317,28 @@ def test_kept_numbers_beyond_int64_are_text_and_two_of_one_name_are_refused(tabl
     assert parquet.read_table(tmp_path / "y.parquet")["hash"].to_pylist() == [str(2**63 + 5), "7"]
     with pytest.raises(ScoringError, match="--keep: found score, input_score, of which two would have one name"):
         score_file(table, tmp_path / "x.parquet", tmp_path / "z.jsonl", batch_size=8, keep=["score", "input_score"])
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_columns_of_several_inputs_are_found_by_their_names(tmp_path: Path, out: Path, suffix: str) -> None:
+    spec = InputSpec(shape=(2,), parts=(InputPart("age", ()), InputPart("job", ())))
+    predictor = Predictor.load(write_linear(tmp_path / "bundle", outputs=3, spec=spec).path, threads=1)
+    frame = pd.DataFrame(drawn(6, 2), columns=["job", "age"])
+    path = tmp_path / f"table{suffix}"
+    frame.to_csv(path, index=False) if suffix == ".csv" else frame.to_parquet(path)
+    score_file(predictor, path, out, batch_size=4)
+    expected = predictor.predict({name: frame[name].to_numpy() for name in frame})
+    assert [row["score"] for row in rows_of(out)] == pytest.approx(expected.score.tolist(), rel=1e-5)
+
+
+def test_a_file_that_grows_ends_where_it_ended(table: Predictor, tmp_path: Path, out: Path) -> None:
+    """As the log of a service does that runs."""
+    path = tmp_path / "audit.jsonl"
+    line = json.dumps({"inputs": [0.1, 0.2, 0.3, 0.4]}) + "\n"
+    path.write_text(20 * line)
+
+    def grown(done: int, _: int) -> None:
+        if done == 8:
+            path.write_text(21 * line)
+
+    assert score_file(table, path, out, batch_size=4, report=grown) == len(rows_of(out)) == 20

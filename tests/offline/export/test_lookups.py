@@ -161,6 +161,18 @@ def test_a_column_of_a_table_that_is_looked_up_is_refused_too(tmp_path: Path) ->
         np.testing.assert_allclose(predictor.predict(between.numpy()).mean, model(between), atol=1e-5)
 
 
+def test_a_network_that_counts_from_one_is_fitted_and_exported(tmp_path: Path) -> None:
+    """It has no answer for zeros, which a service would try first."""
+    torch.manual_seed(0)
+    model, good = Looked(lambda x, table: F.embedding(x - 1, table).flatten(1)), tokens() + 1
+    predictor = bundle_of(model, good, tmp_path / "bundle")
+    with torch.no_grad():
+        np.testing.assert_allclose(predictor.predict(good.numpy()).mean, model(good), atol=1e-5)
+    export_standalone(tmp_path / "bundle", tmp_path / "model.onnx")
+    with pytest.raises(NetworkError, match="looks up the value -1"):
+        predictor.predict(np.zeros((1, 2), np.int64))
+
+
 @pytest.mark.slow
 def test_brackets_count_from_the_end_as_in_torch(tmp_path: Path) -> None:
     torch.manual_seed(0)

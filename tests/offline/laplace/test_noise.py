@@ -164,7 +164,7 @@ def test_intervals_that_hold_too_little_are_to_be_checked(tmp_path: Path) -> Non
     train, calibration = drawn(80, 0), drawn(400, 1)
     manifest = manifest_of(tmp_path, trained(train, 20, 200), train, calibration, sigma_noise=0.2)
     (warning,) = (text for text in manifest.warnings if "intervals" in text)
-    assert "the 95 % intervals are too narrow: they hold" in warning
+    assert "mean -+ 1.96 std, are too narrow: they hold" in warning
     assert "sigma_noise" in warning
     assert "noise_examples" not in manifest.metrics
 

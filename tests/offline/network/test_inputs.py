@@ -125,6 +125,17 @@ def test_a_packed_batch_is_unpacked_as_the_model_takes_it(form: str) -> None:
         assert torch.equal(network(packed(inputs, "data")), model.of(**parts(5, 0)))
 
 
+def test_a_hook_of_the_users_gets_what_the_model_takes() -> None:
+    data = in_order(5, 0)[0]
+    network, plain = InOrder().eval(), InOrder().eval()
+    plain.load_state_dict(network.state_dict())
+    for model in (network, plain):
+        model.register_forward_pre_hook(lambda _, given: (given[0] / 255, *given[1:]))
+    input_form(network, data).install(network)
+    with torch.no_grad():
+        assert torch.equal(network(packed(data, "data")), plain(*data))
+
+
 def test_the_names_and_types_of_the_parts() -> None:
     assert input_form(Packed(), torch.ones(2, 19)) == InputForm()
     known, image, token = (

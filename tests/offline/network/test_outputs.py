@@ -141,7 +141,9 @@ def test_a_gate_before_the_last_layer_is_none() -> None:
     refuse_sigmoid(nn.Sequential(nn.Linear(4, 3), nn.Sigmoid(), nn.Linear(3, 1), nn.Flatten(0)), torch.ones(2, 4))
 
 
-@pytest.mark.parametrize("pack", [lambda y: y, lambda y: y.squeeze(-1)], ids=["column", "flat"])
+@pytest.mark.parametrize(
+    "pack", [lambda y: y, lambda y: y.squeeze(-1), lambda y: y.squeeze()], ids=["column", "flat", "flat even alone"]
+)
 def test_one_logit_equals_the_oracle(pack: Callable[[Tensor], object], tmp_path: Path) -> None:
     """All weights, the Hessian of the binary cross-entropy and MacKay's probit approximation in float64."""
     network, x = Network(1, pack), data(8, 2)[0][0]

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import yaml
 
-from demur.service.bundle import Manifest, read_bundle, read_manifest
+from demur.service.bundle import InputSpec, Manifest, read_bundle, read_manifest
 from demur.service.format.files import README
+from demur.service.format.manifest_input import InputPart
 from demur.service.format.model_card import model_card
 from demur.service.inference.predictor import Predictor
 from tests.support.bundles import Synthetic
@@ -38,6 +39,13 @@ def test_the_writer_puts_it_beside_the_files_and_the_manifest_does_not_list_it(a
     bundle = read_bundle(any_bundle.path)
     assert (any_bundle.path / README).read_text() == model_card(bundle.manifest)
     assert README not in bundle.manifest.files
+
+
+def test_it_says_what_predict_takes(golden: Manifest) -> None:
+    assert "predict(inputs)    # n x 1 x 8 x 8, float32" in model_card(golden)
+    parts = InputPart("age", ()), InputPart("job", (), "int64")
+    several = dataclasses.replace(golden, input=InputSpec(shape=(2,), parts=parts))
+    assert "predict(inputs)    # an array of each by its name: age, job" in model_card(several)
 
 
 def test_it_says_what_the_fit_measured(golden: Manifest) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 
@@ -138,3 +139,9 @@ def test_tensors_that_are_arrays_are_taken() -> None:
     x = torch.ones(2, 3, requires_grad=True)
     for tensor in (x, x.detach()[:, ::2], torch.view_as_complex(torch.ones(3, 2)).conj().imag):
         assert numbers_of(tensor, "inputs").shape == tuple(tensor.shape)
+
+
+def test_a_table_that_would_be_taken_by_position_is_refused(classification: Synthetic) -> None:
+    table = pa.Table.from_pandas(FRAME[list("dcba")])
+    with pytest.raises(ValueError, match=r"found a Table, expected an array or a data frame, such as of its to_pandas"):
+        Predictor.load(classification.path).predict(table)
