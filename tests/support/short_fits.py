@@ -12,27 +12,21 @@ import demur.offline.fit
 from demur.offline.report import figures
 from tests.support.small_fit import skip_export
 
-THRESHOLDS = 50_000, 10, 10  # of the garbage collector
-
 
 @pytest.fixture(scope="session", autouse=True)
 def operators_read_once() -> Iterator[None]:
     """For each export torch.onnx parses the source of its 500 operators: 0.4 of the 1.4 seconds of a small one.
 
     They are the same each time, and an export only looks them up. The tests make hundreds. Nor is there garbage among
-    torch's million objects, which each collection would otherwise go through; and an export makes so many objects that
-    stay until its end that looking for garbage after every 700 takes a tenth of its time.
+    torch's million objects, which each collection would otherwise go through.
     """
     registry: Any = _registration.ONNXRegistry
     registry.from_torchlib()  # imports most of torch
     gc.collect()
     gc.freeze()
-    thresholds = gc.get_threshold()
-    gc.set_threshold(*THRESHOLDS)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(registry, "from_torchlib", staticmethod(functools.cache(registry.from_torchlib)))
         yield
-    gc.set_threshold(*thresholds)
 
 
 @pytest.fixture(scope="module")

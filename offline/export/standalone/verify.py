@@ -63,7 +63,7 @@ def example_inputs(predictor: Predictor) -> Array:
     each = ((-1.0,), (1.0,)) if spec.range is None else (spec.range.low, spec.range.high)
     low, high = (_by_first_axis(numbers, spec) for numbers in each)
     drawn = np.random.default_rng(0).uniform(low, high, zeros.shape).astype(np.float32)
-    possible = (np.floor(drawn).astype(spec.dtype),) if spec.dtype == "int64" else (drawn, np.floor(drawn))
+    possible = (each.astype(spec.dtype) for each in (drawn, np.floor(drawn), zeros, zeros + 1))
     return next((inputs for inputs in possible if _takes(predictor, inputs)), zeros)
 
 

@@ -24,6 +24,11 @@ NODES = [helper.make_node("Gemm", ["h", "w", "b"], ["z"]), helper.make_node("Sof
 CONSTANTS = {"w": DRAW.normal(size=(5, 3)).astype(np.float32), "b": np.zeros(3, np.float32)}
 
 
+def arrays(file: Path) -> dict[str, np.ndarray]:
+    with np.load(file) as found:
+        return dict(found)
+
+
 def run_demur(*arguments: str | Path) -> Result:
     return CliRunner().invoke(app, list(map(str, arguments)))
 
@@ -54,7 +59,7 @@ def files(tmp_path: Path) -> Path:
 def test_a_network_in_onnx_is_fitted_and_served(files: Path) -> None:
     fit(files, perceptron(NODES, CONSTANTS), "--name", "net")
     predictor = Predictor.load(files / "bundle")
-    x = np.load(files / "held_out.npz")["x"]
+    x = arrays(files / "held_out.npz")["x"]
     found = predictor.predict(x)
     (probabilities,) = onnxruntime.InferenceSession(files / "net.onnx").run(None, {"x": x})
     assert found.probabilities is not None
@@ -67,14 +72,14 @@ def test_a_network_in_onnx_is_fitted_and_served(files: Path) -> None:
 
 def test_targets_may_be_names_and_a_file_is_evaluated(files: Path) -> None:
     for name in ("train", "held_out"):
-        found = np.load(files / f"{name}.npz")
+        found = arrays(files / f"{name}.npz")
         np.savez(files / f"{name}.npz", x=found["x"], y=np.array(["low", "middle", "top"])[found["y"]])
     fit(files, perceptron(NODES, CONSTANTS))
     assert Predictor.load(files / "bundle").manifest.class_names == ("low", "middle", "top")
     done = run_demur("evaluate", files / "bundle", files / "held_out.npz")
     assert done.exit_code == 0, done.stderr
     assert "200 test examples" in done.output
-    found = np.load(files / "held_out.npz")
+    found = arrays(files / "held_out.npz")
     np.savez(files / "other.npz", x=found["x"], y=np.array(["low", "high"] * 100))
     refused = run_demur("evaluate", files / "bundle", files / "other.npz")
     assert refused.exit_code != 0
@@ -94,7 +99,7 @@ def test_labels_that_are_other_numbers_are_given_as_text(files: Path) -> None:
     refused = run_demur("check", files / "net.onnx", "--data", files / "train.npz")
     assert "y: found the number 9 where names of classes are numbers, expected the names as text" in refused.stderr
     for name in ("train", "held_out"):
-        found = np.load(files / f"{name}.npz")
+        found = arrays(files / f"{name}.npz")
         np.savez(files / f"{name}.npz", x=found["x"], y=found["y"].astype(str))
     fit(files, model)
     assert read_manifest(files / "bundle")[0].class_names == ("7", "9")
@@ -182,7 +187,7 @@ def test_a_linear_network_has_nothing_before_its_layer(files: Path) -> None:
     outputs = [helper.make_tensor_value_info("out", onnx.TensorProto.FLOAT, ["n", 3])]
     node, constant = helper.make_node("MatMul", ["x", "w"], ["out"]), numpy_helper.from_array(weight, "w")
     fit(files, helper.make_model(helper.make_graph([node], "linear", inputs, outputs, [constant])))
-    x = np.load(files / "held_out.npz")["x"]
+    x = arrays(files / "held_out.npz")["x"]
     np.testing.assert_allclose(Predictor.load(files / "bundle").predict(x).mean, x @ weight, rtol=1e-4, atol=1e-5)
 
 
@@ -230,7 +235,7 @@ def test_the_labels_of_the_file_name_the_classes(files: Path) -> None:
     probabilities = predictor.predict(x).probabilities
     assert probabilities is not None
     told = np.where(probabilities.argmax(axis=1) == 0, "yes", "no")
-    assert (told == np.load(files / "held_out.npz")["y"]).all()
+    assert (told == arrays(files / "held_out.npz")["y"]).all()
 
 
 def test_other_files_are_refused(files: Path) -> None:
