@@ -9,13 +9,6 @@ from ..batching import ClientDeadlineExceeded, DeadlineExceeded
 from .problems import ProblemError
 
 HEADER = "X-Request-Timeout"
-PARAMETER = {
-    "name": HEADER,
-    "in": "header",
-    "required": False,
-    "description": "Seconds that the request may take, at most as many as the operator allows.",
-    "schema": {"type": "number", "exclusiveMinimum": 0},
-}
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from ..batching.room import PATIENCE_SECONDS
 from ..data_plane import Call
 from ..http.admission import LEASE, Lease, lease_of
 from ..http.bodies import read_body
-from ..http.deadline import PARAMETER as TIMEOUT_PARAMETER
 from ..http.deadline import RequestDeadline
 from ..http.disconnect import CancelOnDisconnect, response_taken
 from ..http.exchange import exchange_of
@@ -24,7 +23,7 @@ from ..http.request_id import PARAMETER as ID_PARAMETER
 from ..http.route_key import PARAMETER as ROUTE_PARAMETER
 from ..runtime import Runtime, runtime_of
 
-HEADERS = [ID_PARAMETER, TIMEOUT_PARAMETER, ROUTE_PARAMETER]  # of a prediction
+HEADERS = [ID_PARAMETER, ROUTE_PARAMETER]  # of a prediction
 
 
 class DirectRoute(APIRoute):

@@ -281,7 +281,7 @@ def test_the_openapi_document_names_what_a_prediction_takes_and_answers(client: 
     assert len(found) >= 5
     for operation in found.values():
         named = {one["name"] for one in operation["parameters"] if one["in"] == "header"}
-        assert named >= {"X-Request-ID", "X-Request-Timeout", "X-Route-Key"}
+        assert named >= {"X-Request-ID", "X-Route-Key"}
     request = found["/v2/models/{name}/infer"]["requestBody"]["content"]["application/json"]["schema"]
     assert "maxItems" not in request["properties"]["inputs"]  # a model may have several
     datatypes = document["components"]["schemas"]["OutputTensor"]["properties"]["datatype"]["enum"]
