@@ -253,14 +253,15 @@ def ordinary_inputs(spec: InputSpec, rows: int) -> npt.NDArray[Any]:
 
 
 def _check_run(network: _Network, spec: InputSpec, file: Path) -> None:
-    """Run the graph once on two examples, to check its real output shapes and to warm it up. It may refuse them: that
-    is not the bundle's fault."""
+    """Run the graph once on two examples, to check its real output shapes and to warm it up. It may look them up beyond
+    a table: that is not the bundle's fault."""
     try:
         network.run(list(network.shapes), ordinary_inputs(spec, 2))
     except MemoryError as error:
         problem = f"found an input of shape {spec.shape}, of which two examples do not fit into the memory"
         raise BundleError(file, problem) from error
-    except NetworkError:
-        return
+    except NetworkError as error:
+        if not error.expected:  # of a table, which these inputs look beyond
+            raise BundleError(file, f"onnxruntime cannot run it: {error.__cause__!s:.300}") from error
     except NetworkFailed as error:
         raise BundleError(file, f"two examples: {error.problem}") from error
